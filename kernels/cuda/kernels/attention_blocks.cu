@@ -112,38 +112,38 @@ __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *
 }
 
 // log(exp(a) + exp(b)); -infinity stands for no keys.
-__device__ float log_sum(float a, float b)
+template <class A> __device__ A log_sum(A a, A b)
 {
-    float largest = a > b ? a : b, min = a > b ? b : a;
-    return min == -INFINITY ? largest : largest + log1pf(expf(min - largest));
+    A largest = a > b ? a : b, min = a > b ? b : a;
+    return min == -A(INFINITY) ? largest : largest + log1p(exp(min - largest));
 }
 
 // A warp per head of a row.
-template <int N>
-__global__ void merge_rows(bf16 *o, float *logsumexp, const bf16 *other_o, const float *other_logsumexp,
-                           unsigned parts, bool first, folding f)
+template <int N, class T, class A = wide_t<T>>
+__global__ void merge_rows(T *o, A *logsumexp, const T *other_o, const A *other_logsumexp, unsigned parts,
+                           bool first, folding f)
 {
     unsigned heads = f.kv_heads * f.group;
     size_t other_row = (size_t)blockIdx.x / f.batch * parts * f.batch + blockIdx.x % f.batch;
     for (unsigned h = threadIdx.x / 32; h < heads; h += blockDim.x / 32) {
         size_t head = f.operand(blockIdx.x) * heads + h;
-        const float *b = other_logsumexp + other_row * heads + h;
-        float a = first ? -INFINITY : logsumexp[head], m = a;
+        const A *b = other_logsumexp + other_row * heads + h;
+        A a = first ? -A(INFINITY) : logsumexp[head], m = a;
         for (unsigned p = 0; p < parts; p++)
             m = log_sum(m, b[(size_t)p * f.batch * heads]);
         __syncwarp(); // all lanes have read the logsumexp
         for (unsigned d = threadIdx.x % 32 * N; d < f.head_dim; d += 32 * N) {
-            float x[N] = {}, y[N];
+            A x[N] = {}, y[N];
             if (!first)
                 read(x, o + head * f.head_dim + d);
-            float factor = m == -INFINITY ? 0 : expf(a - m);
+            A factor = m == -A(INFINITY) ? A(0) : exp(a - m);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 x[i] *= factor;
             for (unsigned p = 0; p < parts; p++) {
                 size_t other = (size_t)p * f.batch * heads;
                 read(y, other_o + (other_row * heads + h + other) * f.head_dim + d);
-                factor = m == -INFINITY ? 0 : expf(b[other] - m);
+                factor = m == -A(INFINITY) ? A(0) : exp(b[other] - m);
 #pragma unroll
                 for (int i = 0; i < N; i++)
                     x[i] += factor * y[i];
@@ -151,7 +151,7 @@ __global__ void merge_rows(bf16 *o, float *logsumexp, const bf16 *other_o, const
             write(o + head * f.head_dim + d, x);
         }
         if (threadIdx.x % 32 == 0) {
-            MOVED((parts + (first ? 1 : 2)) * sizeof(float));
+            MOVED((parts + (first ? 1 : 2)) * sizeof(A));
             logsumexp[head] = m;
         }
     }
@@ -176,21 +176,12 @@ folding folding_of(struct attention_shape s, size_t stride)
             (unsigned)stride};
 }
 
-// Calls body(N) with the elements of a vector access.
-template <class Body> void with_lanes(bool vector, Body body)
-{
-    if (vector)
-        body(std::integral_constant<int, LANES<bf16>>{});
-    else
-        body(std::integral_constant<int, 1>{});
-}
-
 } // namespace
 
 void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
                struct attention_shape shape, size_t stride)
 {
-    with_lanes(
+    with_lanes<LANES<bf16>>(
         aligned(LANES<bf16>, shape.head_dim, to[0], to[1], to[2], from[0], from[1], from[2]), [&](auto lanes) {
             launch(fold<decltype(lanes)::value>, dim3(shape.queries * shape.batch, 3), THREADS, 0, device,
                    (bf16 *)to[0].data, (const bf16 *)from[0].data, (bf16 *)to[1].data, (const bf16 *)from[1].data,
@@ -201,7 +192,7 @@ void cuda_fold(struct device *device, const struct tensor to[3], const struct te
 void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struct tensor sum, struct tensor x,
                  struct attention_shape shape, size_t stride)
 {
-    with_lanes(aligned(LANES<bf16>, shape.head_dim, to, sum, x), [&](auto lanes) {
+    with_lanes<LANES<bf16>>(aligned(LANES<bf16>, shape.head_dim, to, sum, x), [&](auto lanes) {
         launch(unfold<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
                (bf16 *)to.data, accumulate, (const float *)sum.data, (const bf16 *)x.data,
                folding_of(shape, stride));
@@ -219,7 +210,7 @@ void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor 
 void cuda_add_keys(struct device *device, const struct tensor to[2], const struct tensor from[2],
                    const struct bf16_rounding rounding[2], struct attention_shape shape, size_t stride)
 {
-    with_lanes(aligned(LANES<bf16>, shape.head_dim, to[0], to[1], from[0], from[1]), [&](auto lanes) {
+    with_lanes<LANES<bf16>>(aligned(LANES<bf16>, shape.head_dim, to[0], to[1], from[0], from[1]), [&](auto lanes) {
         with_accumulator<bf16>(to[0].dtype, DTYPE_BF16, [&](auto type) {
             using T = typename decltype(type)::type;
             unsigned warps = (unsigned)ceil_div(to[0].cols, 32 * decltype(lanes)::value);
@@ -235,8 +226,8 @@ void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsu
                      struct tensor other_logsumexp, struct attention_shape shape, size_t stride, size_t parts,
                      bool first)
 {
-    with_lanes(aligned(LANES<bf16>, shape.head_dim, o, other_o), [&](auto lanes) {
-        launch(merge_rows<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
+    with_lanes<LANES<bf16>>(aligned(LANES<bf16>, shape.head_dim, o, other_o), [&](auto lanes) {
+        launch(merge_rows<decltype(lanes)::value, bf16>, dim3(shape.queries * shape.batch), THREADS, 0, device,
                (bf16 *)o.data, (float *)logsumexp.data, (const bf16 *)other_o.data,
                (const float *)other_logsumexp.data, (unsigned)parts, first, folding_of(shape, stride));
     });
@@ -245,8 +236,24 @@ void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsu
 void cuda_repeat_rows(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape,
                       size_t parts)
 {
-    with_lanes(aligned(LANES<bf16>, to.cols, to, from), [&](auto lanes) {
+    with_lanes<LANES<bf16>>(aligned(LANES<bf16>, to.cols, to, from), [&](auto lanes) {
         launch(repeat_rows<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
                (bf16 *)to.data, (const bf16 *)from.data, (unsigned)to.cols, (unsigned)shape.batch, (unsigned)parts);
+    });
+}
+
+// A batch of one sequence with a key head for each head.
+void cuda_attention_merge(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
+                          struct tensor other_logsumexp)
+{
+    unsigned heads = o.rows ? (unsigned)(tensor_count(logsumexp) / o.rows) : 1, head_dim = (unsigned)o.cols / heads;
+    with_type(o.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        with_lanes<LANES<T>>(aligned(LANES<T>, head_dim, o, other_o), [&](auto lanes) {
+            launch(merge_rows<lanes.value, T>, dim3(o.rows), THREADS, 0, device, (T *)o.data, (A *)logsumexp.data,
+                   (const T *)other_o.data, (const A *)other_logsumexp.data, 1, false,
+                   folding{1, heads, 1, head_dim, 1});
+        });
     });
 }

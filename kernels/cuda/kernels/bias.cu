@@ -51,11 +51,9 @@ void cuda_bias_backward(struct device *device, struct tensor grad_bias, struct t
 {
     with_type(grad_y.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        constexpr int N = LANES<T>;
-        const T *g = (const T *)grad_y.data;
-        if (aligned(N, grad_y.cols, grad_y))
-            column_sums<N, T>(device, grad_bias, gradient<N, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows);
-        else
-            column_sums<1, T>(device, grad_bias, gradient<1, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows);
+        with_lanes<LANES<T>>(aligned(LANES<T>, grad_y.cols, grad_y), [&](auto lanes) {
+            const gradient<lanes.value, T> term = {(const T *)grad_y.data, grad_y.cols};
+            column_sums<lanes.value, T>(device, grad_bias, term, grad_y.dtype, grad_y.rows);
+        });
     });
 }

@@ -127,12 +127,10 @@ void cuda_copy(struct device *device, struct tensor dst, struct tensor src)
             using D = typename decltype(to)::type;
             using S = typename decltype(from)::type;
             constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
-            if (aligned(1, count, dst, src))
-                launch(copy<N, D, S>, blocks_for(count, THREADS * N), THREADS, 0, device, (D *)dst.data,
-                       (S *)src.data, count);
-            else
-                launch(copy<1, D, S>, blocks_for(count, THREADS), THREADS, 0, device, (D *)dst.data, (S *)src.data,
-                       count);
+            with_lanes<N>(aligned(1, count, dst, src), [&](auto lanes) {
+                launch(copy<lanes.value, D, S>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device,
+                       (D *)dst.data, (S *)src.data, count);
+            });
         });
     });
 }
@@ -147,12 +145,10 @@ void cuda_copy_columns(struct device *device, struct tensor dst, size_t to, stru
         T *first = (T *)dst.data + to;
         const T *source = (const T *)src.data + from;
         bool vector = to % N == 0 && from % N == 0 && dst.cols % N == 0 && src.cols % N == 0;
-        if (vector && aligned(N, cols, dst, src))
-            launch(copy_columns<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, first, dst.cols, source,
-                   src.cols, cols, count);
-        else
-            launch(copy_columns<1, T>, blocks_for(count, THREADS), THREADS, 0, device, first, dst.cols, source,
-                   src.cols, cols, count);
+        with_lanes<N>(vector && aligned(N, cols, dst, src), [&](auto lanes) {
+            launch(copy_columns<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device,
+                   first, dst.cols, source, src.cols, cols, count);
+        });
     });
 }
 
@@ -198,11 +194,10 @@ void cuda_scale(struct device *device, struct tensor t, double factor)
     size_t count = tensor_count(t);
     with_type(t.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        constexpr int N = LANES<T>;
-        if (aligned(1, count, t))
-            launch(scale<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, (T *)t.data, factor, count);
-        else
-            launch(scale<1, T>, blocks_for(count, THREADS), THREADS, 0, device, (T *)t.data, factor, count);
+        with_lanes<LANES<T>>(aligned(1, count, t), [&](auto lanes) {
+            launch(scale<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device, (T *)t.data,
+                   factor, count);
+        });
     });
 }
 

@@ -85,6 +85,15 @@ template <class T, class Body> void with_accumulator(enum dtype dtype, enum dtyp
         body(type_of<wide_t<T>>{});
 }
 
+// Calls body(N), the elements of a vector access, or body(1), as constants.
+template <int N, class Body> void with_lanes(bool vector, Body body)
+{
+    if (vector)
+        body(std::integral_constant<int, N>{});
+    else
+        body(std::integral_constant<int, 1>{});
+}
+
 // Tells whether rows of `cols` elements are aligned for 16-byte accesses.
 template <class... Tensor> bool aligned(size_t elements, size_t cols, Tensor... tensors)
 {

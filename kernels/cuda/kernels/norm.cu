@@ -155,10 +155,7 @@ template <class T, class Body> void with_row_shape(const struct device *device, 
         else
             with_held(elements, std::integral_constant<int, BLOCK_WARPS>{});
     };
-    if (vector)
-        with_warps(std::integral_constant<int, LANES<T>>{});
-    else
-        with_warps(std::integral_constant<int, 1>{});
+    with_lanes<LANES<T>>(vector, with_warps);
 }
 
 dim3 grid_for(size_t rows, int warps)

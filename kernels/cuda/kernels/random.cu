@@ -36,12 +36,9 @@ void cuda_random_normal(struct device *device, struct tensor t, struct random ra
     size_t count = tensor_count(t);
     with_type(t.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        constexpr int N = LANES<T>;
-        if (aligned(1, count, t))
-            launch(draw<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, (T *)t.data, random, mean,
-                   deviation, rounding, count);
-        else
-            launch(draw<1, T>, blocks_for(count, THREADS), THREADS, 0, device, (T *)t.data, random, mean, deviation,
-                   rounding, count);
+        with_lanes<LANES<T>>(aligned(1, count, t), [&](auto lanes) {
+            launch(draw<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device, (T *)t.data,
+                   random, mean, deviation, rounding, count);
+        });
     });
 }

@@ -20,8 +20,7 @@ template <class A> struct gelu_tanh {
     static __device__ A slope(A g) { return A(LINEAR) * (A(1) + A(3 * CUBIC) * g * g); }
 };
 
-template <int N, class T, template <class> class Act>
-__global__ void forward(T *y, const T *gate, const T *up, size_t count)
+template <int N, class T, class Act> __global__ void forward(T *y, const T *gate, const T *up, size_t count)
 {
     using A = wide_t<T>;
     size_t i = first_element<N>();
@@ -32,12 +31,11 @@ __global__ void forward(T *y, const T *gate, const T *up, size_t count)
     read(u, up + i, count - i);
 #pragma unroll
     for (int j = 0; j < N; j++)
-        u[j] *= g[j] / (A(1) + exp(-Act<A>::argument(g[j])));
+        u[j] *= g[j] / (A(1) + exp(-Act::argument(g[j])));
     write(y + i, u, count - i);
 }
 
-template <int N, class T, template <class> class Act>
-__global__ void backward(T *gate, T *up, T *grad_y, size_t count)
+template <int N, class T, class Act> __global__ void backward(T *gate, T *up, T *grad_y, size_t count)
 {
     using A = wide_t<T>;
     size_t i = first_element<N>();
@@ -49,8 +47,8 @@ __global__ void backward(T *gate, T *up, T *grad_y, size_t count)
     read(y, grad_y + i, count - i);
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        A sigma = A(1) / (A(1) + exp(-Act<A>::argument(g[j]))), act = g[j] * sigma, product = act * u[j];
-        g[j] = y[j] * u[j] * (sigma * (A(1) + g[j] * Act<A>::slope(g[j]) * (A(1) - sigma)));
+        A sigma = A(1) / (A(1) + exp(-Act::argument(g[j]))), act = g[j] * sigma, product = act * u[j];
+        g[j] = y[j] * u[j] * (sigma * (A(1) + g[j] * Act::slope(g[j]) * (A(1) - sigma)));
         u[j] = y[j] * act;
         y[j] = product;
     }
@@ -59,30 +57,18 @@ __global__ void backward(T *gate, T *up, T *grad_y, size_t count)
     write(grad_y + i, y, count - i);
 }
 
-template <template <class> class Act>
-void launch_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
+// body(type_of<T>, N, an activation): N elements to a thread.
+template <class Body> void with_shape(enum dtype dtype, enum activation activation, bool vector, Body body)
 {
-    size_t count = tensor_count(y);
-    with_type(y.dtype, [&](auto type) {
+    with_type(dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        constexpr int N = LANES<T>;
-        bool vector = aligned(1, count, y, gate, up);
-        launch(vector ? forward<N, T, Act> : forward<1, T, Act>, dim3(ceil_div(count, THREADS * (vector ? N : 1))),
-               THREADS, 0, device, (T *)y.data, (const T *)gate.data, (const T *)up.data, count);
-    });
-}
-
-template <template <class> class Act>
-void launch_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
-{
-    size_t count = tensor_count(grad_y);
-    with_type(grad_y.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        constexpr int N = LANES<T>;
-        bool vector = aligned(1, count, gate, up, grad_y);
-        launch(vector ? backward<N, T, Act> : backward<1, T, Act>,
-               dim3(ceil_div(count, THREADS * (vector ? N : 1))), THREADS, 0, device, (T *)gate.data, (T *)up.data,
-               (T *)grad_y.data, count);
+        auto with_activation = [&](auto lanes) {
+            if (activation == ACTIVATION_SILU)
+                body(type, lanes, silu<wide_t<T>>{});
+            else
+                body(type, lanes, gelu_tanh<wide_t<T>>{});
+        };
+        with_lanes<LANES<T>>(vector, with_activation);
     });
 }
 
@@ -91,17 +77,21 @@ void launch_backward(struct device *device, struct tensor gate, struct tensor up
 void cuda_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
                          enum activation activation)
 {
-    if (activation == ACTIVATION_SILU)
-        launch_forward<silu>(device, y, gate, up);
-    else
-        launch_forward<gelu_tanh>(device, y, gate, up);
+    size_t count = tensor_count(y);
+    with_shape(y.dtype, activation, aligned(1, count, y, gate, up), [&](auto type, auto lanes, auto act) {
+        using T = typename decltype(type)::type;
+        launch(forward<lanes.value, T, decltype(act)>, dim3(ceil_div(count, THREADS * lanes.value)), THREADS, 0,
+               device, (T *)y.data, (const T *)gate.data, (const T *)up.data, count);
+    });
 }
 
 void cuda_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
                           enum activation activation)
 {
-    if (activation == ACTIVATION_SILU)
-        launch_backward<silu>(device, gate, up, grad_y);
-    else
-        launch_backward<gelu_tanh>(device, gate, up, grad_y);
+    size_t count = tensor_count(grad_y);
+    with_shape(grad_y.dtype, activation, aligned(1, count, gate, up, grad_y), [&](auto type, auto lanes, auto act) {
+        using T = typename decltype(type)::type;
+        launch(backward<lanes.value, T, decltype(act)>, dim3(ceil_div(count, THREADS * lanes.value)), THREADS, 0,
+               device, (T *)gate.data, (T *)up.data, (T *)grad_y.data, count);
+    });
 }

@@ -227,11 +227,8 @@ void with_types(struct tensor w, struct tensor master, struct tensor g, struct t
                 constexpr int N = LANES<G> < LANES<M> ? LANES<G> : LANES<M>;
                 const target<W, A> to = {(W *)w.data, (A *)master.data, begins, rounding};
                 size_t count = tensor_count(w);
-                bool vector = aligned(1, count, w, master, g, m, v); // no tensor counts as aligned
-                if (vector)
-                    body(to, (const G *)g.data, (M *)m.data, std::integral_constant<int, N>{});
-                else
-                    body(to, (const G *)g.data, (M *)m.data, std::integral_constant<int, 1>{});
+                with_lanes<N>(aligned(1, count, w, master, g, m, v), // no tensor counts as aligned
+                              [&](auto lanes) { body(to, (const G *)g.data, (M *)m.data, lanes); });
             });
         });
     });
