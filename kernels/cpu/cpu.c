@@ -79,18 +79,6 @@ size_t cpu_block_rows(const struct device *device, size_t cols)
     return 1024;
 }
 
-void cpu_upload(struct device *device, struct tensor t, const void *src)
-{
-    (void)device;
-    memcpy(t.data, src, tensor_bytes(t));
-}
-
-void cpu_download(struct device *device, void *dst, struct tensor t)
-{
-    (void)device;
-    memcpy(dst, t.data, tensor_bytes(t));
-}
-
 const struct device_ops *cpu_ops(enum dtype dtype)
 {
     static const struct device_ops *const ops[DTYPE_COUNT] = {

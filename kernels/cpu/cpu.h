@@ -19,6 +19,4 @@ void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status
 // Keeps the mapping for the next allocation of its size, so that steps after the first find its pages.
 void cpu_host_release(struct arena *arena, void *pointer, size_t bytes);
 void cpu_host_close(struct arena *arena);
-void cpu_upload(struct device *device, struct tensor t, const void *src);
-void cpu_download(struct device *device, void *dst, struct tensor t);
 size_t cpu_block_rows(const struct device *device, size_t cols);

@@ -404,7 +404,7 @@ struct device_ops {
     size_t (*total_bytes)(struct device *device); // total memory, likewise
     // Maximum device memory held by this process's allocator so far; NULL: unknown.
     size_t (*reserved_bytes)(struct device *device);
-    // Copies from host memory to the tensor and back; src and dst hold tensor_bytes(t) bytes.
+    // Copies tensor_bytes(t) bytes from host memory to the tensor and back. NULL: the tensor is host memory.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
     // Waits for all work in all queues. NULL: work is synchronous.

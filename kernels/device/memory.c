@@ -92,7 +92,7 @@ static bool on_host(struct device *device, struct tensor t)
 {
     if (t.place == PLACE_HOST && device->ops->synchronize)
         device->ops->synchronize(device);
-    return t.place == PLACE_HOST;
+    return t.place == PLACE_HOST || !device->ops->upload;
 }
 
 // Uploads and downloads are set-up or reading of results, not part of a step's cost.

@@ -139,15 +139,6 @@ bool rates_rise(const struct rates *rates)
     return rise;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 // Finds a part's rate, such as "attention_forward" with "_causal".
 static const struct rate *rate_of_part(const struct rates *rates, const struct range *range, const char *part)
 {
@@ -172,9 +163,9 @@ static double attention_s(const struct rates *rates, const struct range *range, 
     const struct rate *causal = rate_of_part(rates, range, "_causal"),
                       *rectangle = rate_of_part(rates, range, "_rectangle");
     double longest = causal->axes[0][causal->counts[0] - 1];
-    double side = smaller((double)range->queries, longest);
+    double side = fmin((double)range->queries, longest);
     double within = cost->causal ? cost->pair_flops * (double)range->queries * (side + 1) / 2 : 0;
-    double diagonal = smaller(within, cost->done);
+    double diagonal = fmin(within, cost->done);
     return attention_part_s(causal, diagonal, side, range, false) +
            attention_part_s(rectangle, cost->done - diagonal, side, range, min) / cost->fill;
 }
@@ -194,7 +185,7 @@ double rates_seconds(const struct rates *rates, const struct range *range, const
         seconds = (cost->flops > 0 ? 1 - cost->f32_counted / cost->flops : 0) * seconds +
                   attention_part_s(f32, cost->f32_done, (double)range->queries, range, min);
     }
-    seconds = larger(seconds, memory_s);
+    seconds = fmax(seconds, memory_s);
     if (seconds > 0 && rates->bytes_per_s > 0)
         seconds += cost->glue_bytes / rates->bytes_per_s + (1 + cost->further_launches) * rates->launch_s;
     return seconds > 0 ? seconds + cost->bytes * rates->s_per_byte : 0;
@@ -205,7 +196,7 @@ double rates_limited_s(const struct rates *rates, double seconds, double flops)
     if (!rates || rates->power.flops_per_s == 0)
         return seconds;
     double kept_s = flops / rates->power.flops_per_s; // at the power limit
-    return larger(seconds, smaller(kept_s, seconds * rates->power.factor));
+    return fmax(seconds, fmin(kept_s, seconds * rates->power.factor));
 }
 
 double device_estimate_s(const struct device *device)

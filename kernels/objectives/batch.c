@@ -4,6 +4,7 @@
 #include "kernels/objectives/objective.h"
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 // Zeroed host memory for a batch on this device. Returns NULL with the device's status if there is no room or the
 // device has failed.
@@ -111,14 +112,6 @@ static struct tensor place_integers(struct device *device, const int32_t *values
     return placed;
 }
 
-// FNV-1a (Fowler, Noll & Vo 1991).
-static uint64_t hash(uint64_t from, const int32_t *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        from = (from ^ (uint64_t)values[i]) * 0x100000001b3;
-    return from;
-}
-
 // A document begins wherever the numbers of a sequence's tokens change. numbers: [batch, context].
 static void set_starts(struct batch *batch, struct device *device, const int32_t *numbers)
 {
@@ -132,7 +125,7 @@ static void set_starts(struct batch *batch, struct device *device, const int32_t
         bool first = t == 0 || numbers[at - 1] != numbers[at];
         batch->starts[row] = first ? (int32_t)t : batch->starts[row - B];
     }
-    batch->documents = hash(0xcbf29ce484222325, batch->starts, rows);
+    batch->documents = XXH3_64bits(batch->starts, rows * sizeof *batch->starts);
     batch->device_starts = place_integers(device, batch->starts, rows);
 }
 
@@ -167,7 +160,8 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
     set_sequences(batch, device, of, count);
     if (!batch->of)
         return;
-    batch->documents = hash(batch->documents, batch->prefixes, batch->batch);
+    batch->documents =
+        XXH3_64bits_withSeed(batch->prefixes, batch->batch * sizeof *batch->prefixes, batch->documents);
     batch->device_prefixes = place_integers(device, batch->prefixes, batch->batch);
     batch->device_of = place_integers(device, batch->of, rows);
     batch->sequences = batch->normaliser.sequences = count;

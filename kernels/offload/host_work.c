@@ -1,11 +1,6 @@
 #include "kernels/offload/host_work.h"
 #include "kernels/device/queue.h"
-
-static void wait_for_all(struct device *device)
-{
-    if (!device->ops->dataless && device->ops->synchronize)
-        device->ops->synchronize(device);
-}
+#include "kernels/measure/timer.h"
 
 struct tensor host_work_new(struct device *device, size_t rows, size_t cols, enum dtype dtype)
 {
@@ -16,7 +11,7 @@ struct tensor host_work_read(struct device *device, struct tensor t)
 {
     struct tensor near = host_work_new(device, t.rows, t.cols, t.dtype);
     event_wait(device, QUEUE_COMPUTE, copy_out_written(device, near, t));
-    wait_for_all(device);
+    device_synchronize(device);
     return near;
 }
 
@@ -30,6 +25,6 @@ void host_work_write(struct device *device, struct tensor t, struct tensor *from
     event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     copy_in(device, t, *from);
     event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
-    wait_for_all(device);
+    device_synchronize(device);
     tensor_free(device, from);
 }

@@ -41,8 +41,6 @@ struct device *simt_device_open(enum dtype dtype)
     ops.dtype = dtype;
     ops.source = fenced_memory;
     ops.rules = &rules;
-    ops.upload = cpu_upload;
-    ops.download = cpu_download;
 #define OPERATION(name) ops.name = cuda_##name;
     DEVICE_OPERATIONS(OPERATION)
 #undef OPERATION

@@ -43,8 +43,6 @@ const struct device_ops NAME(cpu_ops) = {
     .open = open,
     .close = close,
 #endif
-    .upload = cpu_upload,
-    .download = cpu_download,
     .transfer = transfer,
 #define OPERATION(name) .name = NAME(name),
     DEVICE_OPERATIONS_OF_ALL(OPERATION)
