@@ -1,11 +1,20 @@
 // Claims: claims of papers about their methods (experiments/claims.json), compared with records.
 //
-// A claim has figures (claim_figure.h) against the published form of checkpointing, this core's lean checkpoint, or
-// neither, and a bound for the deciding figure: the first measured one in the file's order, otherwise the first
-// planned one.
+// A claim has figures (struct claim_figure) against the published form of checkpointing, this core's lean
+// checkpoint, or neither, and a bound for the deciding figure: the first measured one in the file's order,
+// otherwise the first planned one.
 #pragma once
 #include "harness/json/json_source.h"
-#include "harness/papers/claim_figure.h"
+#include "harness/record/results.h"
+
+// A number computed from records.
+struct claim_figure {
+    double value;     // NaN: no record
+    double low, high; // its range: for a ratio of measured times the interval of 95 % over common rounds
+                      // (step_time.h), 0 and infinity for one round; otherwise the value
+    bool planned;     // computed from a planned record
+    double context;   // of the record, or pair; NaN: none
+};
 
 enum claim_verdict {
     CLAIM_REPRODUCED,

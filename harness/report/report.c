@@ -1,7 +1,7 @@
 #include "harness/report/report.h"
+#include "harness/papers/longest_contexts.h"
 #include "harness/record/results.h"
 #include "harness/report/category_report.h"
-#include "harness/report/longest_report.h"
 #include "harness/report/prediction_report.h"
 #include "harness/table/record_filter.h"
 #include "harness/table/text_table.h"
@@ -289,6 +289,75 @@ static size_t records_of(const struct results *results, const char *experiment, 
     return count;
 }
 
+// --- longest contexts
+
+// "1,200,000"
+static struct text_table_word thousands(double value)
+{
+    struct text_table_word digits = text_table_number(value, 0), word = {""};
+    size_t count = strlen(digits.text), used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0)
+            word.text[used++] = ',';
+        word.text[used++] = digits.text[i];
+    }
+    return word;
+}
+
+static void add_longest_row(struct text_table *table, const struct longest_row *row)
+{
+    struct text_table_word ours = thousands(row->extent), theirs = thousands(row->published);
+    char label[sizeof row->label + sizeof row->chosen + 4], published[160];
+    snprintf(label, sizeof label, "%s%s%s", row->label, *row->chosen ? ", " : "", row->chosen);
+    snprintf(published, sizeof published, "%s%s%s", theirs.text, *row->mark ? ", " : "", row->mark);
+    text_table_row(table, (const char *const[]){label, ours.text, text_table_number(row->forwards, 2).text,
+                                                published, *row->method ? row->limit : row->setting, NULL});
+}
+
+static void print_group(const struct longest_contexts *contexts, size_t group, enum table_format format,
+                        FILE *stream)
+{
+    struct text_table table = {0};
+    size_t rows = 0;
+    bool batches = group && contexts->groups[group - 1].batch_sequence;
+    text_table_row(&table, (const char *const[]){"method", batches ? "planned, sequences" : "planned, tokens",
+                                                 "FLOPs, of a forward", "published",
+                                                 batches ? "one more" : "one token more; or the setting", NULL});
+    for (size_t i = 0; i < contexts->row_count; i++)
+        if (contexts->rows[i].group == group && ++rows)
+            add_longest_row(&table, &contexts->rows[i]);
+    const char *words = group ? contexts->groups[group - 1].words : "reported of what nothing here is planned for";
+    if (rows) {
+        fprintf(stream, format == TABLE_MARKDOWN ? "\n**%s**\n\n" : "\n%s\n", words);
+        text_table_print(&table, format, stream);
+    }
+    text_table_free(&table);
+}
+
+// Title for the groups' contents.
+static const char *title_of(size_t contexts, size_t batches)
+{
+#define CONTEXTS "longest contexts, of one sequence on a card but where it says more"
+    return !batches ? CONTEXTS : contexts ? CONTEXTS "; largest batches" : "largest batches";
+}
+
+static void write_longest(const struct longest_contexts *contexts, enum table_format format, FILE *stream)
+{
+    bool markdown = format == TABLE_MARKDOWN, both = *contexts->sources && *contexts->other_sources;
+    size_t batches = 0, groups = contexts->group_count;
+    for (size_t g = 0; g < groups; g++)
+        batches += contexts->groups[g].batch_sequence > 0;
+    fprintf(stream, "%s%s\n%splanned at revision %s", markdown ? "## " : "", title_of(groups - batches, batches),
+            markdown ? "\n" : "", *contexts->revisions ? contexts->revisions : "unknown");
+    if (*contexts->sources || *contexts->other_sources)
+        fprintf(stream, "; published: %s%s%s", contexts->sources, both ? "; " : "", contexts->other_sources);
+    fputs("\n", stream);
+    for (size_t group = 1; group <= groups; group++)
+        print_group(contexts, group, format, stream);
+    if (groups > batches)
+        print_group(contexts, 0, format, stream);
+}
+
 size_t report_longest_write(const struct report_request *request, const struct results *results,
                             const struct published *published, bool apart, FILE *stream)
 {
@@ -298,7 +367,7 @@ size_t report_longest_write(const struct report_request *request, const struct r
     if (groups && apart)
         fputs("\n", stream);
     if (groups)
-        longest_report_write(&contexts, request->table.format, stream);
+        write_longest(&contexts, request->table.format, stream);
     longest_contexts_close(&contexts);
     return groups;
 }
