@@ -141,7 +141,7 @@ prediction: all ## measure this machine's rates, and how well they predict steps
 	$(BUILD)/longbp report $(RESULTS)/prediction.jsonl --summary
 	$(BUILD)/longbp plot $(RESULTS)/prediction.jsonl --figures prediction --out $(PICTURES)
 
-# Pairs of this build with itself and, half as many, of one in which a method is a fifth slower with it, in turn by tens.
+# Pairs of this build with itself, and half as many with a build in which a method is a fifth slower, alternating by tens.
 PAIRS    ?= 40
 pairs: all $(BUILD)/slowed/longbp ## does compare tell this build from itself, and from one that is a fifth slower? PAIRS=40, half an hour; goes on
 	@for count in $$(seq 10 10 $$(($(PAIRS) - 1))) $(PAIRS); do \

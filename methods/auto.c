@@ -6,7 +6,7 @@ static const struct option option_rows[] = {{0}};
 
 const struct method method_auto = {
     .name = "auto",
-    .summary = "the planner's choice: the fastest exact method that fits the memory, with its options",
+    .summary = "the planner's choice: the fastest exact method that fits, with its options",
     .source = "longbp",
     .options = {option_rows, 1},
     .by_layer = true,

@@ -94,7 +94,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 
 const struct method method_checkpoint = {
     .name = "checkpoint",
-    .summary = "keep each layer's input, rebuild a layer at a time",
+    .summary = "keep each layer's input, recompute one layer at a time",
     .source = "Chen et al. 2016, arXiv 1604.06174",
     .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,

@@ -28,7 +28,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 
 const struct method method_forward = {
     .name = "forward",
-    .summary = "the loss alone, no gradient: what inference on the same tokens costs",
+    .summary = "the loss without a gradient: the cost of inference on the same tokens",
     .source = "longbp",
     .options = {option_rows, sizeof(struct forward_options)},
     .no_gradient = true,

@@ -29,17 +29,17 @@ static const struct option option_rows[] = {
      .offset = offsetof(struct null_options, behaviour),
      .initial = BEHAVIOUR_OK,
      .choices = OPTION_CHOICES("ok", "fail", "hang", "stop", "oom", "crash", "kill", "exit"),
-     .help = "behaviour of the step of method null"},
+     .help = "behaviour of method null's step"},
     {.name = "at_rank",
      .type = OPTION_COUNT,
      .offset = offsetof(struct null_options, at_rank),
      .maximum = OPTION_COUNT_MAX,
-     .help = "rank whose step of method null behaves so"},
+     .help = "rank with this behaviour of method null"},
     {.name = "seconds",
      .type = OPTION_NUMBER,
      .offset = offsetof(struct null_options, seconds),
      .maximum = 1e6,
-     .help = "duration of the step of method null"},
+     .help = "duration of method null's step"},
     {0}};
 
 static void behave(struct device *device, enum behaviour behaviour)
@@ -48,7 +48,7 @@ static void behave(struct device *device, enum behaviour behaviour)
     case BEHAVIOUR_OK:
         break;
     case BEHAVIOUR_FAIL:
-        status_set(&device->status, STATUS_FAILED, "method null was asked to fail");
+        status_set(&device->status, STATUS_FAILED, "method null failed, as its options demand");
         break;
     case BEHAVIOUR_HANG:
         for (;;)

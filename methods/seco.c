@@ -48,7 +48,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 
 const struct method method_seco = {
     .name = "seco",
-    .summary = "keep keys and values, rebuild a chunk of all layers at a time from the right",
+    .summary = "keep keys and values, recompute one chunk of all layers at a time from the right",
     .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 1",
     .options = {option_rows, sizeof(struct chunk_options)},
     .exact = true,

@@ -36,19 +36,19 @@ static const struct option option_rows[] = {
      .offset = AT(compensation),
      .initial = COMPENSATION_PAPER,
      .choices = OPTION_CHOICES("none", "paper", "capped", "sequential"),
-     .help = "factor of the gradient that comes in through keys and values: 1, the loss's own, that with a cap; "
-             "sequential gives a fixed set the factors of that sampler"},
+     .help = "factor of the gradient that arrives through keys and values: 1, the loss's factor, or that with a "
+             "cap; sequential gives a fixed set that sampler's factors"},
     {.name = "cap",
      .type = OPTION_NUMBER,
      .offset = AT(cap),
      .maximum = 1e6,
      .initial = CAP,
-     .help = "largest factor under compensation capped"},
+     .help = "largest factor with compensation capped"},
     {.name = "minimum",
      .type = OPTION_NUMBER,
      .offset = AT(minimum),
      .maximum = 1,
-     .help = "least probability of a chunk under sampler sequential; 0: half of budget / K"},
+     .help = "minimum probability of a chunk with sampler sequential; 0: half of budget / K"},
     {.name = "loss",
      .type = OPTION_CHOICE,
      .offset = AT(loss),
@@ -60,12 +60,12 @@ static const struct option option_rows[] = {
      .offset = AT(sampler_seed),
      .maximum = OPTION_COUNT_MAX,
      .initial = SEED,
-     .help = "seed of the draw; a run makes those of its later steps from it"},
+     .help = "seed of the draw; later steps derive theirs from it"},
     {.name = "drawn_chunks",
      .type = OPTION_LIST,
      .offset = AT(drawn_chunks),
      .maximum = DRAWN_CHUNKS_MAX - 1,
-     .help = "the chunks of sampler fixed, from 0"},
+     .help = "chunks of sampler fixed, from 0"},
     OPTION_HEAD_CHUNK(struct chunk_options),
     OPTION_KEEP(struct chunk_options),
     OPTION_INNER(struct chunk_options),
@@ -111,15 +111,14 @@ static const char *effectless(const struct spaco_options *options)
     bool fixed = options->sampler == SAMPLER_FIXED;
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL || options->compensation == COMPENSATION_SEQUENTIAL;
     if (!fixed && options->compensation == COMPENSATION_SEQUENTIAL)
-        return "compensation \"sequential\" goes with sampler \"fixed\" alone";
+        return "compensation \"sequential\" requires sampler \"fixed\"";
     if (!fixed && options->drawn_chunks.count)
         return "drawn_chunks go with sampler \"fixed\" alone";
     if (fixed && options->sampler_seed != SEED)
-        return "sampler_seed is of a draw, and sampler \"fixed\" draws nothing";
+        return "sampler \"fixed\" draws nothing; leave sampler_seed out";
     if (options->compensation != COMPENSATION_CAPPED && options->cap != CAP)
-        return "cap goes with compensation \"capped\" alone";
-    return !sequential && options->minimum > 0 ? "minimum goes with sampler or compensation \"sequential\" alone"
-                                               : NULL;
+        return "cap requires compensation \"capped\"";
+    return !sequential && options->minimum > 0 ? "minimum requires sampler or compensation \"sequential\"" : NULL;
 }
 
 static bool check(const void *given, const struct config *config, size_t context, struct status *status)
@@ -144,8 +143,7 @@ static bool check(const void *given, const struct config *config, size_t context
     }
     if (!fixed && options->budget == 0) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "spaco needs a budget: the number of chunks, from 1 to %zu, to "
-                          "backpropagate through",
+                          "spaco requires a budget, the number of chunks to backpropagate through, from 1 to %zu",
                           count);
     }
     if (fixed && options->drawn_chunks.count == 0) {
@@ -168,10 +166,8 @@ static bool check_sums(const void *given, struct status *status)
 {
     const struct spaco_options *options = given;
     return options->loss == LOSS_ALL ||
-           status_set(
-               status, STATUS_BAD_INPUT,
-               "the objective's slopes are of sums over all tokens, and of sums over the sampled chunks alone "
-               "they would be biased; use loss \"all\"");
+           status_set(status, STATUS_BAD_INPUT,
+                      "slopes from sums over the sampled chunks alone would be biased; use loss \"all\"");
 }
 
 static bool redraw(void *given, size_t index)
@@ -235,7 +231,7 @@ static double lower_bound_bytes(const struct model *model, const void *given, si
 
 const struct method method_spaco = {
     .name = "spaco",
-    .summary = "seco over a random subset of the chunks, scaled: an estimate",
+    .summary = "seco over a random subset of the chunks: a gradient estimate",
     .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 2",
     .options = {option_rows, sizeof(struct spaco_options)},
     .estimates = "seco",

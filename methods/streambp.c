@@ -181,10 +181,8 @@ static bool check(const void *of_method, const struct config *config, size_t con
     const struct streambp_options *options = of_method;
     (void)context;
     if (options->offload && options->attention == LAYER_ATTENTION_KEPT) {
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "attention=kept goes with offload=none: a layer comes back from the host chunk by chunk, what "
-            "attention gave in it does not; give one of the two, or take checkpoint, which has both");
+        return status_set(status, STATUS_BAD_INPUT,
+                          "attention=kept cannot be combined with offload; drop one, or use checkpoint");
     }
     return segments_check(&options->segments, config->layers, status);
 }
@@ -209,7 +207,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 
 const struct method method_streambp = {
     .name = "streambp",
-    .summary = "keep each layer's input, rebuild a layer chunk by chunk from the right",
+    .summary = "keep each layer's input, recompute a layer chunk by chunk from the right",
     .source = "Luo et al. 2025, arXiv 2506.03077",
     .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,

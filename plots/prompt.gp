@@ -1,5 +1,5 @@
 # Savings by a prompt that is computed once, against the number of sequences that share it: FLOPs, peak memory and time of a
-# step, each over that of the same sequences which all walk their own.
+# step, each over that of the same sequences with their own copies of it.
 load scripts.'/style.gp'
 
 stats data using 'group' nooutput
@@ -17,7 +17,7 @@ stats data using (count(column('time_ratio_low'))) nooutput
 legend_extra = known ? 'rounds' : ''
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * legend_rows
-heading = 'One walk of a shared prompt, over each sequence with its own'
+heading = 'A shared prompt computed once, over a copy in each sequence'
 load scripts.'/page.gp'
 
 set multiplot

@@ -1,5 +1,5 @@
-# Cost and gain of a budget of chunks, at one context: mean time over draws against the mean time of a schedule of all
-# columns, bias of the estimate's expectation, and root mean square error of one estimate. A panel without records is left
+# Cost and gain of a budget of chunks, at one context: mean time over draws against the mean time of a backward pass over
+# all chunks, bias of the estimate's expectation, and root mean square error of one estimate. A panel without records is left
 # out.
 load scripts.'/style.gp'
 

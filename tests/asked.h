@@ -132,7 +132,7 @@ static inline bool near(double x, double y)
     return fabs(x - y) <= 1e-12 * fabs(y);
 }
 
-// Of an object's array.
+// An element of an object's array.
 static inline double item(const json_t *object, const char *key, size_t i)
 {
     return json_number_value(json_array_get(json_object_get(object, key), i));

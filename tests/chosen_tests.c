@@ -8,7 +8,7 @@
 
 #include "tests/chosen_tests.h"
 
-// Of a suite the test that $LONGBP_TEST names (or those: *) alone, if it is there.
+// Runs only the tests of a suite that $LONGBP_TEST names (wildcard *), if the suite has them.
 __attribute__((constructor)) static void choose_tests(void)
 {
     cmocka_set_test_filter(getenv("LONGBP_TEST"));

@@ -15,7 +15,7 @@
 
 // --- records
 
-// What a record of the tests may differ in; zeroed: a good one of trial 0.
+// Variable parts of a test's record; zeroed: a good one of trial 0.
 struct sketch {
     unsigned trial; // its id; even ones are full, odd ones seco
     const char *status, *reason, *dtype, *device, *cpu, *card, *revision;
@@ -103,7 +103,7 @@ static inline void write_records(const struct scratch *scratch, const char *name
 
 // --- the program
 
-// What it prints, stdout and stderr together; to be freed.
+// The command's stdout and stderr together; the caller frees it.
 static inline char *output_of(const struct scratch *scratch, const char *arguments, int *code)
 {
     const char *program = getenv("LONGBP");
@@ -151,8 +151,8 @@ static inline int code_of(const char *verdict)
     return fine ? 0 : strcmp(verdict, "worse") == 0 ? 1 : 3;
 }
 
-// What it says as JSON, to be released; NULL: it has another verdict than expected, or another exit code than that
-// goes with it, which is printed.
+// The JSON of a comparison, which the caller releases; NULL, with a message, if its verdict or exit code differs
+// from the expected.
 static inline json_t *comparison_of(const struct scratch *scratch, const char *arguments, const char *expected)
 {
     int code;
@@ -214,7 +214,7 @@ static inline void expect_judged(const struct scratch *scratch, const char *argu
     json_decref(comparison);
 }
 
-// Of all gradients and of two tensors, for .bits: the last digit of each.
+// Last digits of the hashes of all gradients and of two tensors, for .bits.
 #define HASHES(all, a, b)                                                                                          \
     ", 'hash': '000000000000000" all "', 'tensors': {'embed': {'hash': '000000000000000" a                         \
     "'}, 'norm': {'hash': '000000000000000" b "'}}"

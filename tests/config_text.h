@@ -39,7 +39,7 @@ static inline struct config config_of(const struct scratch *scratch, const char 
     return config;
 }
 
-// What is written is read again as the same shape.
+// Writing and reading gives the same shape.
 static inline void expect_same_again(const struct scratch *scratch, const struct config *c)
 {
     struct config again;

@@ -32,7 +32,7 @@ static inline void draw_points(const struct scratch *scratch, const char *figure
     free(scripts);
 }
 
-// What one unit is, in bytes or ms, that an axis of the picture names, as in "peak memory (MiB)".
+// One unit of a picture's axis, in bytes or ms, such as of "peak memory (MiB)".
 static inline double drawn_unit(const char *svg, const char *axis)
 {
     static const struct {

@@ -2,8 +2,8 @@
 // lets one of them fail. $FAIL_COUNTS names a file of two counters, of commands and of a sweep's trials; $FAIL_IN
 // is "command" or "trial", and $FAIL_AT which of its allocations fails, from 1 on. $FAIL_STACKS names a file that
 // gets of each of them a number that tells its call stack from others: of the same program the same in every run.
-// What oneDNN takes does not fail, and its number is 0: it does not look, so the program asks for its memory before
-// (kernels/cpu/onednn.c).
+// Allocations of oneDNN do not fail, and their number is 0: it does not check them, so the program allocates its
+// memory before (kernels/cpu/onednn.c).
 #define _GNU_SOURCE // dl_iterate_phdr
 #include <errno.h>
 #include <fcntl.h>

@@ -357,7 +357,7 @@ double *fixture_step(struct fixture *f, const char *name, const void *options, s
 {
     const struct method *method = method_find(name);
     void *defaults = options_new(&method->options);
-    // What is left in the gradients must not matter.
+    // Earlier values of the gradients must not matter.
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         struct tensor grad = f->model.parameters[i].grad;
         if (grad.data)

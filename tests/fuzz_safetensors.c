@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 #define VOCAB 7
 
-// What is accepted can be used: ids and labels are classes, and padding has no label.
+// Accepted files are usable: ids and labels are classes, and padding has no label.
 static void read_batch(const char *path)
 {
     size_t context, batch;

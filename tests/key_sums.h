@@ -1,6 +1,6 @@
 // Key sums: gradients of keys and values in bf16 that attention's backward adds to, of operands by which what is
 // added is a number of bf16, whatever the order of the terms: keys of 0 and a logsumexp of 0 make every P 1, and
-// all other factors are small multiples of powers of two. What differs then is how the sums were rounded.
+// all other factors are small multiples of powers of two. Only the rounding of the sums can then differ.
 #pragma once
 #include "kernels/device/ops.h"
 #include <stdlib.h>

@@ -41,7 +41,7 @@ static inline bool late_is_released(struct tensor t)
     return released;
 }
 
-// What the queue was asked for, up to its event of this serial.
+// Executes the queue's operations up to its event of this serial.
 static inline void late_run(struct device *device, enum queue queue, uint64_t serial)
 {
     while (late.done[queue] < late.asked[queue]) {

@@ -1,10 +1,10 @@
-// Offloaded: what walks keep on the host, setting by setting, as tests go over them.
+// Offloaded tensors of schedules, setting by setting, for tests to loop over.
 #pragma once
 #include "tests/fixture.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// What is kept where, by method and option; `with`: another option.
+// Offloaded tensors by method and option; `with`: another option.
 struct setting {
     const char *method, *offload, *with;
 };

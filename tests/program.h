@@ -67,7 +67,7 @@ static inline int run(const struct scratch *scratch, const char *command)
     return finish(start(scratch, command));
 }
 
-// A file of the folder; "" if there is none. What a running program cut off meanwhile is not there.
+// A file of the folder; "" if there is none. Output that a running program has not completed is left out.
 static inline char *text_of(const struct scratch *scratch, const char *name)
 {
     FILE *file = fopen(scratch_path(scratch, name).text, "r");

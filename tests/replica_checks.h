@@ -67,7 +67,7 @@ static void send_blocks_by_nodes(struct sent *sent, size_t node, size_t blocks, 
     }
 }
 
-// Of blocks of so many bytes this rank's, and how many ranks have some.
+// Counts this rank's share of `blocks` blocks of `bytes` bytes, and the ranks with blocks.
 static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum, bool gather)
 {
     size_t P = world.comm.size, rank = world.comm.rank, own = blocks / P + (rank < blocks % P), owners = 0;
@@ -79,7 +79,7 @@ static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum
     sent->messages += gather && own ? P - 1 : 0;
 }
 
-// Of as many blocks every other rank's, once each and P - 1 messages; and once more, where all get the sums.
+// Counts every other rank's blocks, once each, in P - 1 messages; twice if all ranks get the sums.
 static void pass_blocks(struct sent *sent, size_t blocks, size_t bytes, bool all)
 {
     size_t P = world.comm.size, own = blocks / P + (world.comm.rank < blocks % P);
@@ -87,8 +87,8 @@ static void pass_blocks(struct sent *sent, size_t blocks, size_t bytes, bool all
     sent->messages += (1 + all) * (P - 1);
 }
 
-// What a gather of the layer's keys and values, and the sum of their gradients, send: of every other rank's tokens
-// the gradients go, and to each other rank the keys and values of its own.
+// Counts a gather of a layer's keys and values and the sum of their gradients: each rank sends its own keys and
+// values to all others, and the gradients of their tokens to them.
 static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers)
 {
     const struct config *c = &f->config;
@@ -109,8 +109,8 @@ static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers
     sent->messages += other_pieces * 2;
 }
 
-// What a layer's keys and values send when they go round: at every stop but the last those that are here go on, and
-// behind them, from the rank right of their own, their gradients. rounds: those of keys and values.
+// Counts a layer's keys and values in a ring: every stop but the last passes them on, and after them, from the
+// rank right of their owner, their gradients. rounds: those of keys and values.
 static void pass_keys(struct sent *sent, const struct fixture *f, size_t rounds)
 {
     const struct config *c = &f->config;
@@ -126,8 +126,8 @@ static void pass_keys(struct sent *sent, const struct fixture *f, size_t rounds)
     }
 }
 
-// What a layer sends when each rank attends for some of the heads: of every other rank's heads its own tokens' rows
-// (spread), and of its own heads the others' (collect); `width` numbers a head.
+// Counts a layer's exchange of heads: a rank sends its own tokens' rows of every other rank's heads (spread), and
+// the other tokens' rows of its own heads (collect); `width` numbers a head.
 static void send_heads(struct sent *sent, const struct fixture *f, size_t heads, size_t width, size_t bytes,
                        size_t spreads, size_t collects)
 {
@@ -153,7 +153,7 @@ static void send_all_to_all(struct sent *sent, const struct fixture *f, size_t k
     send_heads(sent, f, c->heads, 1, statistic, 1, attends);
 }
 
-// The sum over ranks of so many numbers of 8 bytes.
+// Sum over ranks of `count` numbers of 8 bytes.
 static void send_sums(struct sent *sent, const struct comm *ranks, size_t count)
 {
     size_t P = ranks->size, own = comm_share(count, P, ranks->rank).count;
@@ -322,9 +322,8 @@ static double tolerance(enum dtype dtype)
     return dtype == DTYPE_F64 ? 1e-13 : dtype == DTYPE_F32 ? 1e-5 : 2e-2;
 }
 
-// What attends to keys that go round is rounded at each of P stops, and is not off as one rank is: both are held
-// against f64, what P ranks are off against the other, of which roundings in any direction make sqrt(P) times as
-// much.
+// Attention in a ring rounds at each of P stops, with other errors than one rank: both results are compared with
+// f64, and with each other under a bound of sqrt(P), for roundings in any direction.
 static void assert_as_near(const struct setting *s, const double *part, const double *whole, size_t count)
 {
     struct setting exact = *s;

@@ -130,7 +130,7 @@ static void assert_same_everywhere(const double *values, size_t count)
     free(first);
 }
 
-// What the first rank has found alone, `count` values, on all ranks; *values of the others are NULL. To be freed.
+// Broadcasts the first rank's `count` values; *values of the others are NULL before. The caller frees them.
 static void share_values(double **values, size_t *count)
 {
     world.ops->broadcast(&world, count, sizeof *count);

@@ -40,7 +40,7 @@ static const char seco_128[] = "{'name': 'seco', 'chunk': 128, 'inner': 'none'}"
     ", 'median_ms': 9, 'samples_ms': " samples ", 'sample_chunks': " columns ", 'mean_ms': " mean                  \
     ", 'mean_error_ms': " error
 
-// Where a step's time goes, and a row of it.
+// A step's time by category, and a row of it.
 #define CATEGORIES(step_ms, rows) ", 'categories': {'step_ms': " step_ms ", 'roofline': null, 'rows': [" rows "]}"
 #define ROW(category, operation, shape, ms, estimate)                                                              \
     "{'category': '" category "', 'operation': '" operation "', 'shape': " shape                                   \

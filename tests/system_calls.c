@@ -214,7 +214,7 @@ static void count(void)
         raise(SIGSTOP);
 }
 
-// Behind it. What cannot be written is missed by who reads it.
+// Notes a call after it happened. A failed write leaves out the note.
 static void note(struct recorded_call call, const char *path, const char *to, const void *data)
 {
     snprintf(call.path, sizeof call.path, "%s", path);

@@ -1,5 +1,5 @@
-// The dtype of sums, from a trial to its figure: what the record says that sums in bf16 alone change, the figure's
-// table, and pictures that differ in such a dtype alone. JSON is written with ' for ".
+// Accumulator dtypes, from a trial to its figure: the record's effect of bf16 accumulators, the figure's table,
+// and pictures that differ only in such a dtype. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "harness/machine/environment.h"
 #include "harness/plot/figure.h"

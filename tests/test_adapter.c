@@ -1,6 +1,5 @@
-// PEFT adapters as users have them: what `longbp train --lora` writes every command takes up again; the names that
-// PEFT gives its keys and projections mean what they mean there; what would compute something else, or be left out
-// in silence, is refused by its key.
+// PEFT adapters: every command reads the result of `longbp train --lora`; PEFT's keys and names of projections
+// have PEFT's meaning; keys that would change the computation are refused by name.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/adapter.h"
 #include "harness/folder/adapter_tensors.h"
@@ -62,7 +61,7 @@ static void what_training_writes_every_command_takes(void **state)
     assert_true(before != evaluation(scratch, "made/steps.jsonl", false));
     assert_int_equal(run(scratch, "cmp made/adapter_config.json again/adapter_config.json"), 0);
 
-    // Of its rank and projections, and no others. A slash at the end is none of another adapter's.
+    // The adapter's rank and projections apply, and no others. A slash at the end names the same adapter.
     assert_int_equal(run(scratch, "$L grad " GIVEN "--lora made/ --method seco --chunk 4 --out g > out"), 0);
     double loss = number_of(scratch, "out", "loss");
     assert_int_equal(run(scratch, "$L grad " GIVEN "--lora adapter=made,r=2,alpha=3 --out h > out"), 0);
@@ -79,7 +78,7 @@ static void what_training_writes_every_command_takes(void **state)
     assert_true(number_of(scratch, "new", "peak_bytes") == number_of(scratch, "old", "peak_bytes"));
     assert_int_equal(run(scratch, "$L verify --model tiny --lora made --shape 'last chunk'"), 0);
     assert_int_equal(run(scratch, "$L verify --lora made --shape 'last chunk'"), 2);
-    assert_says(scratch, "err", "is of one model; give it with --model");
+    assert_says(scratch, "err", "give --model");
     assert_int_equal(run(scratch, "$L verify --lora r=2,targets=all-linear --shape 'last chunk'"), 0);
 
     char *spec =
@@ -404,7 +403,7 @@ static bool has_tensor(const struct adapter_tensors *tensors, const char *module
     return false;
 }
 
-// Of the whole model's language model, as peft 0.21 names modules of AutoModelForImageTextToText in
+// Names of the language model within the whole model, as peft 0.21 names modules of AutoModelForImageTextToText in
 // transformers 5.24.
 static void names_within_a_larger_model_are_as_in_peft(void **state)
 {
@@ -497,8 +496,8 @@ static void an_adapter_within_a_larger_model_is_read(void **state)
                                   "$L plan --model llava --context 12 --lora seeing"),
                      2);
     assert_says(scratch, "err",
-                "tensor base_model.model.vision_tower.e.model.layers.2.input_layernorm.weight: "
-                "is not of the language model, which alone is read; train an adapter");
+                "tensor base_model.model.vision_tower.e.model.layers.2.input_layernorm.weight: belongs to no "
+                "language model; train an adapter");
     assert_int_equal(run(scratch, "sed -i 's/model\\.language_model\\.model\\.layers\\.2/"
                                   "model.model.language_model.layers.1/g' one/adapter_model.safetensors && "
                                   "$L plan --model llava --context 12 --lora one"),
@@ -513,7 +512,7 @@ static void an_adapter_within_a_larger_model_is_read(void **state)
 #undef BESIDE
 #undef LLAVA
 
-    // Of a reference it is said, too, that it is read in part; of one that is the model, once.
+    // A partly read reference is reported, too; if it is the model, once.
     assert_int_equal(run(scratch,
                          "cp -r llava other && $L grad --model llava --lora r=2 --reference other --objective dpo "
                          "--tokens text --context 12 --batch 2 --dtype f64 --out g"),
@@ -527,7 +526,7 @@ static void an_adapter_within_a_larger_model_is_read(void **state)
                      0);
 }
 
-// What was trained of it is of that base: over other weights nothing goes on.
+// A trained adapter belongs to its base model: over other weights no run resumes.
 static void an_adapter_goes_on_over_its_own_base(void **state)
 {
     struct scratch *scratch = *state;

@@ -1,5 +1,5 @@
-// Advice: what the program says the planner found is what a plan of the same step says, method auto walks it, and
-// what cannot be advised is said.
+// Advice: the program's answer equals a plan of the same step, method auto runs it, and impossible requests are
+// refused.
 #define _GNU_SOURCE // asprintf
 #include "harness/text/size.h"
 #include "tests/asked.h"
@@ -138,7 +138,7 @@ static void the_training_run_runs(void **state)
     free(none);
 }
 
-// What else could be asked for is what advise says when it is asked for.
+// Remedies that advise names are plans of advise itself.
 static void remedies_are_planned(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void all_may_stand_in_a_list(void **state)
     }
 }
 
-// What a record says was chosen is this choice of advise: the method, and what is on the host.
+// A record's choice equals that of advise: the method, and the offloaded tensors.
 static void expect_chosen(const json_t *chosen, const json_t *records)
 {
     json_t *method = json_copy((json_t *)chosen), *places = json_object();
@@ -298,7 +298,7 @@ static void a_card_planned_as_the_cpu_is_told(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *out;
         assert_int_equal(longbp(&out, cases[i].command), 0);
-        if (cases[i].told != (strstr(out, "profile rtx-3090 is of a card") != NULL))
+        if (cases[i].told != (strstr(out, "profile rtx-3090 describes a card") != NULL))
             fail_msg("%s: %s", cases[i].command, out);
         free(out);
     }
@@ -417,13 +417,13 @@ static void what_is_missing_is_said(void **state)
     free(out);
 }
 
-// What joins the ranks makes their steps slower or faster, and is said.
+// The interconnect changes the ranks' step times, and is named.
 static void the_interconnect_is_weighed_and_named(void **state)
 {
     (void)state;
     static const char *const named[] = {"", "--interconnect ethernet-10g", "--interconnect infiniband"},
-                             *const said[] = {"without what ranks send each other (--interconnect)",
-                                              "interconnect ethernet-10g", "interconnect infiniband"},
+                             *const said[] = {"(--interconnect)", "interconnect ethernet-10g",
+                                              "interconnect infiniband"},
                              *const setting = "--model tiny --batch 4 --profile rtx-3090 --parallel data=4,zero=2";
     double ms[COUNT(named)];
     for (size_t i = 0; i < COUNT(named); i++) {
@@ -446,8 +446,7 @@ static void the_interconnect_is_weighed_and_named(void **state)
     assert_true(ms[0] < ms[2] && ms[2] < ms[1]);
 }
 
-// What has a place on the host comes to be chosen where there is room for it, and what changes the gradient where
-// it is asked for.
+// Offload is chosen if the host has room for it, and options that change the gradient are if they were requested.
 static void places_and_roundings_are_tried(void **state)
 {
     (void)state;
@@ -525,7 +524,7 @@ static void expect_said(const struct said *said)
     free(out);
 }
 
-// Where chunks are drawn a longer chunk is no better one; shares are of each chunk's own chunks.
+// For drawn chunks a longer chunk is not better; shares refer to each chunk's own number of chunks.
 static void chunks_are_tried_where_chunks_are_drawn(void **state)
 {
     (void)state;
@@ -564,7 +563,7 @@ static void what_cannot_be_is_said(void **state)
          0},
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 9",
          "chunks of 128 are 8 chunks", 2},
-        // What seconds are of.
+        // The kind of seconds.
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 1",
          "where chunks are drawn, of the largest draw", 0},
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --drawn-chunks 0,2",

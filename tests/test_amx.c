@@ -1,5 +1,5 @@
-// What multiplies bf16 in the processor, its matrix unit or its vectors, where it has one: products within what the
-// contract says, and what attention in bf16 makes of them beside what products of f32 make.
+// Products of bf16 by the processor's matrix unit or vectors, if it has one: within the contract's bound, and
+// attention in bf16 compared with products in f32.
 #include "kernels/base/random.h"
 #include "kernels/cpu/amx.h"
 #include "kernels/device/ops.h"

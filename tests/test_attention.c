@@ -319,7 +319,7 @@ static void test_workspace(void **state)
     }
 }
 
-// What is no number stays visible: in every query that sees it, and in no other.
+// NaN stays visible: in every query that sees it, and in no other.
 static void test_not_a_number(void **state)
 {
     (void)state;

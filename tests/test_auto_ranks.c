@@ -53,7 +53,7 @@ static size_t peak_of(const struct trial *trial)
     return step.peak_bytes;
 }
 
-// What is free on a machine is chosen within once, not once per rank.
+// Method auto divides a machine's free memory among its ranks.
 static void a_machine_is_shared(void **state)
 {
     (void)state;

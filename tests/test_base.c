@@ -54,8 +54,8 @@ static void take(struct arena *arena, void *pointer, size_t bytes)
     (void)arena, (void)pointer, (void)bytes;
 }
 
-// What just fits does, a byte more does not; so does what only goes by, and what another place has of the same
-// memory counts.
+// An allocation that just fits succeeds, and one byte more fails; temporary allocations and another place's use of
+// the same memory count.
 static void test_arena_limits(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void test_sizes_beyond_addresses(void **state)
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 
-// What a message quotes does not write to the terminal.
+// Quoted text in a message sends no control characters to the terminal.
 static void test_control_characters_in_messages(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-// Tests of `longbp grad` and `longbp run` over a batch file: the step is that of the same tokens and labels given
-// in other ways, and what a file lacks is said.
+// Tests of `longbp grad` and `longbp run` over a batch file: the step is that of the same tokens and labels from
+// other sources, and missing tensors are reported.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/written_batch.h"
@@ -48,7 +48,7 @@ static void a_batch_file_is_its_tokens_and_labels(void **state)
     assert_string_equal(loss, same);
     free(loss);
     free(same);
-    // What plans knows the shape from the file, too.
+    // Planning commands read the shape from the file, too.
     assert_int_equal(run(scratch, "$L advise --model tiny --memory-limit 32MiB --batch batch && "
                                   "grep -q 'context 4' out"),
                      0);
@@ -63,7 +63,7 @@ static void a_batch_file_is_its_tokens_and_labels(void **state)
         run(scratch, "$L run spec.json --out r.jsonl && test $(grep -c '\"status\": *\"ok\"' r.jsonl) = 4"), 0);
 }
 
-// Of a tensor and of the key they are the same: the step, and its plan.
+// Documents from a tensor and from the key give the same step, and the same plan.
 static void documents_are_packed(void **state)
 {
     struct scratch *scratch = *state;
@@ -169,7 +169,7 @@ static void doubtful_labels_are_said_once(void **state)
     char *said = text_of(scratch, "err");
     assert_null(strstr(said, "at its own position"));
     free(said);
-    // Where nothing is computed nothing is said.
+    // Plans print nothing about values.
     assert_int_equal(
         run(scratch, "$L run spec.json --list && $L plan --model tiny --batch packed && ! test -s err"), 0);
 }
@@ -188,16 +188,16 @@ static void what_a_step_cannot_use_is_said(void **state)
         {"--batch batch --context 5", "batch: ids has 2 sequences of 4 tokens, but batch is 2 and context 5"},
         {"--batch 1 --batch batch", "batch: ids has 2 sequences of 4 tokens, but batch is 1 and context 4"},
         {"--batch batch --tokens batch", "--tokens and --batch FILE: a batch file has ids of its own"},
-        {"--batch batch --labels batch", "key \"labels\": batch has labels of its own; leave this out"},
-        {"--batch batch --documents 2", "key \"documents\": batch says where its documents are"},
+        {"--batch batch --labels batch", "key \"labels\": batch has its own labels"},
+        {"--batch batch --documents 2", "key \"documents\": batch gives its documents"},
         {"--context 9 --documents mean=0", "key \"mean\": expected a whole number of tokens >= 1"},
         {"--batch weightless --objective weighted-mean",
          "weightless: has no tensor \"weights\"; objective weighted-mean needs it"},
-        {"--batch zero --objective weighted-mean", "zero: weights are 0 wherever there is a label"},
+        {"--batch zero --objective weighted-mean", "zero: weight 0"},
         {"--batch batch --objective dpo", "batch: has no tensor \"reference_logprobs\"; objective dpo needs it"},
         {"--batch batch --objective grpo", "batch: has no tensor \"advantages\"; objective grpo needs it"},
-        {"--context 8 --token-dtype u16", "--token-dtype u16 is of --tokens FILE, and there is none"},
-        {"--batch batch --token-dtype bytes", "--token-dtype bytes is of --tokens FILE"},
+        {"--context 8 --token-dtype u16", "--token-dtype u16 needs --tokens FILE"},
+        {"--batch batch --token-dtype bytes", "--token-dtype bytes needs --tokens FILE"},
         {"--batch 3 --context 8 --objective dpo",
          "dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected"},
         {"--batch 2 --context 8 --objective dpo,betta=1",

@@ -1,5 +1,5 @@
-// Tests of batch files: what is read is what was written, whatever its dtype, and what is wrong with one is said by
-// tensor, index and remedy.
+// Tests of batch files: values are read as written, whatever their dtype, and an error names its tensor, index and
+// remedy.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/data/batch_file.h"
 #include "kernels/objectives/batch.h"
@@ -19,9 +19,9 @@ static const struct written_tensor good[] = {
     {"lengths", "I32", "[2]", {4, 3}, 2},
     {"documents", "I64", "[2,4]", {0, 0, 1, 1, 3, 3, 3, 3}, 8},
     {"weights", "F32", "[2,4]", {1, 0.5, 2, 1, 1, 0, 1, 1}, 8},
-    // What rounding makes of a probability of 1 is one.
+    // Rounding may put a probability of 1 above 1.
     {"old_logprobs", "F64", "[2,4]", {-1, -2, 0.0009, 0, 0, -0.5, 0, 0}, 8},
-    // What stands where there is no label is nobody's matter.
+    // Values without a label are ignored.
     {"reference_logprobs", "F32", "[2,4]", {-1.5, -2, -3, NAN, INFINITY, -0.25, 0, 0}, 8},
     {"advantages", "F64", "[2]", {0.5, -1.5}, 2},
     {"desirable", "I32", "[2]", {0, 1}, 2},
@@ -79,8 +79,7 @@ static void what_is_wrong_is_said(void **state)
         const char *message;
     } cases[] = {
         {{"ids", "", "", {0}, 0}, "bad: has no tensor \"ids\"; it needs token ids [batch, context]"},
-        {{"labels", "", "", {0}, 0},
-         "has no tensor \"labels\"; it needs [batch, context], I32 or I64: the id that"},
+        {{"labels", "", "", {0}, 0}, "has no tensor \"labels\"; it needs [batch, context], I32 or I64: "},
         {{"ids", "F32", "[2,4]", {0}, 8}, "ids is of F32, expected I32 or I64"},
         {{"labels", "F64", "[2,4]", {0}, 8}, "labels is of F64, expected I32 or I64"},
         {{"advantages", "I32", "[2]", {0}, 2}, "advantages is of I32, expected F64, F32, BF16 or F16"},
@@ -107,9 +106,8 @@ static void what_is_wrong_is_said(void **state)
         {{"labels", "I64", "[2,4]", {-1, 1, 1, 1, 1, 1, -100, -100}, 8},
          "labels[0, 0] is -1, expected -100 or 0 to 49"},
         {{"labels", "I64", "[2,4]", {1, 1, 1, -100, -100, 1, 1, 9}, 8},
-         "labels[1, 3] is 9, expected -100: lengths[1] is 3, and what follows is padding"},
-        {{"labels", "I64", "[2,4]", {-100, -100, -100, -100, -100, -100, -100, -100}, 8},
-         "labels are -100 everywhere, so there is nothing to average"},
+         "labels[1, 3] is 9, expected -100: lengths[1] is 3"},
+        {{"labels", "I64", "[2,4]", {-100, -100, -100, -100, -100, -100, -100, -100}, 8}, "all labels are -100"},
         {{"lengths", "I64", "[2]", {4, 0}, 2}, "lengths[1] is 0, expected 1 to 4, which is the context"},
         {{"lengths", "I64", "[2]", {5, 1}, 2}, "lengths[0] is 5, expected 1 to 4"},
         {{"documents", "I64", "[2,4]", {0, 0, 0, 0, 0, 2, 1, 1}, 8},

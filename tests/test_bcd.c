@@ -1,5 +1,5 @@
-// Block coordinate descent: under every method the gradient of the layer whose turn it is is that of full backprop,
-// nothing else has one or moves, and a layer's first update is AdamW's; turns come as they were asked for.
+// Block coordinate descent: under every method the gradient of the active layer is that of full backprop, no other
+// layer has one or changes, and a layer's first update is AdamW's; layers become active in the given order.
 #include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -126,9 +126,9 @@ static void the_gradient_is_that_of_full(void **state)
     check_gradients(factors);
 }
 
-// The input of the lowest layer that trains has no gradient. Where the norm before its projections trains that
-// comes as far as the norm, and for LoRA not so far: of the step in which all factors train there are missing,
-// beside gradients of factors, three projections'.
+// The lowest layer that trains computes no gradient of its input. If its norm trains, the gradient reaches the
+// norm, and for LoRA not even that: compared with a step that trains all factors, three projections' products are
+// missing besides gradients of factors.
 static void a_pass_ends_at_the_projections(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // The CPU device in bf16: its GEMM by oneDNN, where the processor has bf16 instructions, and widened for the BLAS,
-// against f64, and oneDNN's of f32; and sums that are kept in bf16, which an operation rounds once. What else it
-// computes is held by tests/cuda/test_ops, which takes any device, and by the tests of methods and plans.
+// against f64, and oneDNN's of f32; and sums that are kept in bf16, which an operation rounds once. Its other
+// operations are tested by tests/cuda/test_ops, which runs on any device, and by the tests of methods and plans.
 #include "harness/machine/environment.h"
 #include "kernels/base/random.h"
 #include "kernels/cpu/bf16_gemm.h"
@@ -160,7 +160,7 @@ static bool sgemm(struct onednn *onednn, const struct gemm_tile *tile)
     return true;
 }
 
-// What the device in f32 has of oneDNN: products of f32, where it is said to multiply and only there.
+// In f32 the device uses oneDNN for products of f32, if configured so, and for nothing else.
 static void test_gemm_f32(void **state)
 {
     (void)state;
@@ -280,8 +280,8 @@ static double apart(const double *x, const double *y)
     return sqrt(error / squares);
 }
 
-// P and dS are rounded to bf16. Where f32 holds one across the middle of two numbers of bf16 it is rounded to the
-// other: of S as a sum of HEAD_DIM terms that is one in 2^16 / HEAD_DIM at the most.
+// P and dS are rounded to bf16. A value of f32 near the middle of two numbers of bf16 may round to the other: of
+// S, a sum of HEAD_DIM terms, at most one in 2^16 / HEAD_DIM does.
 static void test_attention_factors(void **state)
 {
     (void)state;
@@ -409,9 +409,9 @@ static const struct {
                   {"attention_backward", 190 + TOKENS, WIDTH / 2, add_attention},
                   {"scale", 70, WIDTH, scale}};
 
-// What an operation makes of sums in bf16 is what it makes of the same numbers in f32, rounded once: every element
-// within half of its own last place, and what another order of adding in f32 changes: TOKENS terms of about 1 in
-// any order come to about sqrt(TOKENS), and their roundings to sqrt(TOKENS) of eps of that.
+// An operation on sums in bf16 gives its result on the same numbers in f32, rounded once. The bound of an element
+// is half of its last place plus the effect of another order of adding in f32: TOKENS terms of about 1 add up to
+// about sqrt(TOKENS), and their roundings to sqrt(TOKENS) of eps of that.
 static void test_rounded_once(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-// BREAD in both forms: what it adds to block coordinate descent it leaves out bit for bit where it is told to,
-// every update is that of the optimizer it is made of, what is frozen stays, and states stay or go as asked.
+// BREAD in both forms: without its additions it is block coordinate descent, bit for bit, every update is that of
+// its optimizer, frozen weights stay, and states stay or go as the options say.
 #include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -203,7 +203,7 @@ static void what_is_frozen_stays(void **state)
     }
 }
 
-// Of layer 3's factor, over the turns of layers 0 to 3 and 0 again.
+// States of layer 3's factor while layers 0 to 3, and 0 again, are active.
 static void states_of_factors_stay_or_go(void **state)
 {
     (void)state;

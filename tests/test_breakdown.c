@@ -1,6 +1,5 @@
-// Tests of kernels/measure/breakdown and observer: every operation is seen, with the counts of its front; the rows'
-// time is the timer's, goes to the operation or part that took it, and the rest is idle; and a plan has the same
-// rows.
+// Tests of kernels/measure/breakdown and observer: every operation is seen, with its counts; the rows' time is the
+// timer's and belongs to the operation or part that took it, and the rest is idle; and a plan has the same rows.
 #include "kernels/device/ops.h"
 #include "kernels/measure/breakdown.h"
 #include "kernels/measure/timer.h"
@@ -18,7 +17,7 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
 }
 
-// What an observer is told: how many ranges, and the names of the operations, each once.
+// An observer's counts: ranges, and the names of the operations, each once.
 struct witness {
     struct observer observer;
     size_t operations, open, name_count;

@@ -1,6 +1,7 @@
-// Bytes moved: what every operation counts is what it reads and writes by its contract in kernels/device/device.h,
-// each tensor once, what is updated twice; numbers (the loss, RoPE's frequencies, a value per sequence) aside. On
-// the plan device, in bf16, so that every tensor's dtype shows, and of sizes that no two tensors share.
+// Bytes moved: every operation counts the bytes that it reads and writes by its contract in
+// kernels/device/device.h, each tensor once, an updated tensor twice; without numbers (the loss, RoPE's
+// frequencies, a value per sequence). On the plan device, in bf16, so that every tensor's dtype shows, with sizes
+// that no two tensors share.
 #include "kernels/device/dynamic_map.h"
 #include "kernels/device/ops.h"
 #include "kernels/device/quantisation.h"
@@ -52,7 +53,7 @@ static double bytes_of(const struct tensor list[MAX])
     return bytes;
 }
 
-// What was called since the last one counted this, and was one operation.
+// Compares the calls since the last comparison, which were one operation.
 static void expect(struct held *held, const char *name, const struct tensor reads[MAX],
                    const struct tensor writes[MAX])
 {
@@ -182,8 +183,8 @@ static void attentions(struct held *h)
     }
 }
 
-// Of two sequences with prefixes and documents of several lengths each its own keys: 0 .. 2 and 5 .. 9, 0 and 6
-// .. 9.
+// Two sequences with prefixes and documents of several lengths read their own keys: 0 .. 2 and 5 .. 9, 0 and 6 ..
+// 9.
 static void documents(struct held *h)
 {
     struct device *d = h->device;

@@ -1,5 +1,5 @@
-// A card's model of time: held against every step that was timed on an H200, with the power limit's factor from one
-// of them and from others; made by its command from the operations alone; and scaled to cards that nobody measured.
+// A card's model of time: compared with every timed step of an H200, with the power limit's factor from one of
+// them and from others; built by its command from the operations alone; and scaled to cards without measurements.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planned_step.h"
 #include "harness/stats/sample.h"

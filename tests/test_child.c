@@ -1,4 +1,4 @@
-// A trial's process: how it ends, and what is kept of what it said, is what its record tells.
+// A trial's process: its end and its last output, as its record has them.
 #define _GNU_SOURCE // nftw
 #include "harness/process/child.h"
 #include "tests/scratch.h"

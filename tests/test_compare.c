@@ -1,5 +1,5 @@
-// Tests of `longbp compare`, by running it on records written for it: each verdict and its exit code, what is
-// shown, and every kind of file that is refused.
+// Tests of `longbp compare` on records written for them: each verdict and its exit code, the output, and every
+// kind of refused file.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
 #include <math.h>

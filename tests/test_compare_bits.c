@@ -1,5 +1,5 @@
-// Tests of `longbp compare`: gradients whose bits changed are told, with what is not the same in both, and are no
-// fault.
+// Tests of `longbp compare`: changed bits of gradients are reported, with the provenance that differs, and are not
+// judged.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
 

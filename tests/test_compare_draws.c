@@ -1,5 +1,5 @@
-// Tests of `longbp compare`: what is of one draw of chunks is another thing than what is of another: bytes, work,
-// a step's loss and gradient error are of draw 0; a bias is that of all draws.
+// Tests of `longbp compare`: results of different draws are not compared: bytes, work, a step's loss and gradient
+// error belong to draw 0; a bias belongs to all draws.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
 

@@ -1,5 +1,5 @@
-// Tests of `longbp compare --by device` of a plan and what was measured: what a plan has exactly must be equal, and
-// what it has none of is not held against it.
+// Tests of `longbp compare --by device` of a plan and measurements: exact values of a plan must be equal, and
+// fields that a plan lacks are not judged.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
 
@@ -221,9 +221,8 @@ static void the_title_says_what_was_planned(void **state)
 
 static void the_file_that_is_missing_is_named(void **state)
 {
-    static const char plan[] =
-        " one device, cuda; what is missing is another result file, of a plan: longbp run SPEC "
-        "--device plan-cuda --profile NAME --out FILE\n";
+    static const char plan[] = " one device, cuda; a second result file is needed, of a plan: longbp run SPEC "
+                               "--device plan-cuda --profile NAME --out FILE\n";
     static const struct {
         const char *files, *said;
     } cases[] = {{"base", "--by device: base has"},
@@ -241,8 +240,8 @@ static void the_file_that_is_missing_is_named(void **state)
     expect(*state, "--by device base", 2, "of a plan: longbp run SPEC --device plan-cpu --out FILE\n");
     BASE(*state, {PLANNED_CUDA("null")});
     expect(*state, "--by device base", 2,
-           "one device, plan-cuda; what is missing is another result file, of what was measured: longbp run SPEC "
-           "--device cuda --out FILE\n");
+           "one device, plan-cuda; a second result file is needed, of what was measured: longbp run SPEC --device "
+           "cuda --out FILE\n");
     BASE(*state);
     expect(*state, "--by device base", 2, "--by device: base has no record with it");
 }

@@ -1,4 +1,4 @@
-// Tests of `longbp compare` on times: rounds, what cannot be compared, and processor times. The rule itself:
+// Tests of `longbp compare` on times: rounds, incomparable times, and processor times. The rule itself:
 // tests/test_time_change.c; a trial's time in a round: tests/test_round_times.c.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
@@ -50,9 +50,8 @@ static void one_round_is_undecided(void **state)
     expect_judged(*state, "base new", "undecided", "time", NULL);
     json_decref(judged(*state, "base base", "same")); // the same measurements
     expect(*state, "base new", 3,
-           "verdict: undecided: times: 3 rounds of each build in turn would do, there is 1 (`longbp run SPEC "
-           "--rounds 3 "
-           "--against OTHER-BUILD`)\n");
+           "verdict: undecided: times: 3 rounds of each build would suffice, there is 1 (`longbp run SPEC --rounds "
+           "3 --against OTHER-BUILD`)\n");
     NEW(*state, {.samples = -1});
     expect(*state, "base new", 3,
            "undecided   00000000  full, context 512, f32 cpu: time one of the two files alone has");
@@ -150,7 +149,7 @@ static void disturbed_samples_count_by_processor_time(void **state)
         write_rounds(*state, "new", new, 3);
         expect_judged(*state, "base new", verdict, "time", strcmp(verdict, "same") == 0 ? "" : NULL);
         if (strcmp(verdict, "undecided") == 0)
-            expect(*state, "base new", 3, ": slower by the clock, but not by processor time: threads waited");
+            expect(*state, "base new", 3, "slower in wall time, not in processor time");
     }
 }
 
@@ -250,7 +249,7 @@ static void draws_are_held_against_the_same_draws(void **state)
     expect_judged(*state, "base new", "worse", "time", NULL);
     write_rounds(*state, "new", DRAWN(10, DRAWS ", 2"), 2);
     expect_judged(*state, "base new", "undecided", "time", NULL);
-    expect(*state, "base new", 3, "time the samples are of other draws of chunks\n");
+    expect(*state, "base new", 3, "time the samples have other draws of chunks\n");
     write_rounds(*state, "new", (struct sketch){.more = ", 'drawn_chunks': [0]"}, 2);
     expect_judged(*state, "base new", "undecided", "time", NULL);
     write_rounds(*state, "base", DRAWN(10, "0, 0, 0, 0, 0, 0, 0, 0"), 2);

@@ -1,5 +1,5 @@
-// What a shell is told may be typed next: of every command all that its help lists; of every kind of argument what
-// there is; and the scripts, of which bash's is run, as are those of the other shells where they are installed.
+// Completions of a shell: every command's flags as in its help, the values of every kind of argument, and the
+// scripts; bash's is run, as are those of the other shells if they are installed.
 #define _GNU_SOURCE // mkdtemp, asprintf
 #include "harness/options/command.h"
 #include "harness/profile/profile.h"
@@ -220,7 +220,7 @@ static void help_tells_of_a_command_what_it_says_itself(void **state)
     assert_int_equal(run(scratch, "$L completion"), 2);
 }
 
-// What a typing error explains is told, and nothing else; what argp understands or tells of is left to it.
+// Only an explanation of a typing error is printed; other errors are left to argp.
 static void misspelt_options_are_told(void **state)
 {
     static const struct {
@@ -286,7 +286,7 @@ static void help_has_choices_and_defaults(void **state)
     free(help);
 }
 
-// What every option of every command that takes a value is without it, as the last thing that is said of it.
+// The help of every option with a value ends with its default.
 static void help_has_every_default(void **state)
 {
     struct scratch *scratch = *state;
@@ -304,7 +304,7 @@ static void help_has_every_default(void **state)
     }
 }
 
-// What a command does without an option, where a trial of a spec would have something else.
+// A command's help has its own defaults where they differ from a spec's.
 static void help_has_the_commands_own_defaults(void **state)
 {
     struct scratch *scratch = *state;
@@ -312,7 +312,7 @@ static void help_has_the_commands_own_defaults(void **state)
         const char *command, *says;
     } cases[] = {
         {"train", "of `longbp list optimizers` (adamw, rate=0.0001) "},
-        {"grad", "a batch file sets it (of --tokens FILE all that it has; of random tokens required) "},
+        {"grad", "with --tokens FILE all of it; required for random tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
@@ -388,7 +388,8 @@ static void help_is_as_wide_as_the_terminal(void **state)
     close(terminal);
 }
 
-// What people use first, which ends with where the rest is; a command of few options shows all.
+// The short help has the most used options and ends with a pointer to the rest; a command of few options shows
+// all.
 static void help_shows_first_what_is_used_first(void **state)
 {
     struct scratch *scratch = *state;
@@ -426,7 +427,7 @@ static void help_of_places_has_their_defaults(void **state)
 {
     const struct scratch *scratch = *state;
     assert_int_equal(run(scratch, "$L train --help-all | tr -s ' \n' ' ' > help"), 0);
-    assert_says(scratch, "help", "place of the optimizer's state, but while a unit is updated (device)");
+    assert_says(scratch, "help", "place of the optimizer's state, except while a unit is updated (device)");
     assert_says(scratch, "help", "(adamw, rate=0.0001)");
 }
 

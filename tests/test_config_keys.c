@@ -1,5 +1,5 @@
-// Tests of harness/config_keys: the keys that transformers reads, as tools/config_keys.py recorded them, are all
-// known, and each one does what the table says: changes what is read or is refused, or changes nothing.
+// Tests of harness/config_keys: all keys that transformers reads, as tools/config_keys.py recorded them, are
+// known, and each acts as the table says: it changes the model, is refused, or changes nothing.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/folder.h"
 #include "harness/folder/folder_family.h"
@@ -115,7 +115,7 @@ static void expect_read(const struct scratch *scratch, const struct family *fami
     }
 }
 
-// Of each key that is read another value.
+// Another value of each key that is read.
 static const struct {
     const char *key, *value, *more;
 } others[] = {
@@ -280,7 +280,7 @@ static void every_type_that_transformers_knows_is_known(void **state)
     json_decref(file);
 }
 
-// Where the same is said twice.
+// Configurations with two keys of one meaning.
 static void one_key_wins_over_another(void **state)
 {
     struct scratch *scratch = *state;

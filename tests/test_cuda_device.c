@@ -1,5 +1,5 @@
-// Device cuda where it cannot work: no plug-in, no GPU; each a status with a reason, never a crash.
-// And what the plan device must know of it: the workspaces.
+// Device cuda on machines without a plug-in or a GPU: a status with a reason, never a crash. And the workspaces
+// that the plan device must know.
 #include "kernels/cuda/workspace.h"
 #include "kernels/device/ops.h"
 #include <limits.h>
@@ -158,7 +158,7 @@ static void test_attention_blocks(void **state)
     }
 }
 
-// Where all queries see all keys, what is left of a tile comes last.
+// If all queries see all keys, the incomplete tile comes last.
 static void test_attention_blocks_of_keys(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-// Packed documents and sliding windows in a whole step, beyond what every test of the methods has of them: packed
-// as if each document ran alone; a window that sees everything is none; what is counted is what is seen.
+// Packed documents and sliding windows in a whole step, beyond every method's own tests: packing as if each
+// document ran alone; a window over all tokens changes nothing; counts are those of visible pairs.
 #include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>

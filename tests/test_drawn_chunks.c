@@ -9,7 +9,7 @@
 // Nothing is remembered from step to step.
 static struct planned_memos none;
 
-// Of a share each chunk has its own number of chunks; of a number those chunks alone that have so many.
+// A share gives each chunk size its own number of chunks; a number keeps the chunk sizes with enough chunks.
 static void chunks_are_of_each_chunk(void **state)
 {
     (void)state;
@@ -51,7 +51,7 @@ static void chunks_are_of_each_chunk(void **state)
     }
 }
 
-// What every draw takes at most.
+// Maximum over all draws.
 struct drawn {
     const struct trial *trial;
     size_t peak_bytes;

@@ -1,5 +1,5 @@
-// Tests of what gnuplot draws: the points of a picture's curves, which `set table` writes in place of the picture,
-// are the numbers of the records in the unit that the axis names, each under its series.
+// Tests of drawn data: the points of a picture's curves, which gnuplot's `set table` writes in place of the
+// picture, are the numbers of the records in the unit that the axis names, each under its series.
 #define _GNU_SOURCE // asprintf
 #include "tests/drawn_points.h"
 #include "tests/quoted.h"

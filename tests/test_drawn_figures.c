@@ -1,4 +1,4 @@
-// Tests of what gnuplot draws of every figure: the points of its panels, which `set table` writes in place of the
+// Tests of every figure's drawn data: the points of its panels, which gnuplot's `set table` writes in place of the
 // picture, are the columns of the figure's table (test_figure, test_training_figures) in the units that the axes
 // name, each under its series. A figure without a panel here fails.
 #define _GNU_SOURCE // asprintf
@@ -9,8 +9,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define GIB          0x1p30
 
-// What a figure is drawn from: a command that prints records of one picture; $R is the folder of those that are
-// kept.
+// Source of a figure: a command that prints records of one picture; $R is the folder of kept records.
 static const struct {
     const char *figure, *records;
 } sources[] = {
@@ -135,7 +134,7 @@ static void write_lines(const struct scratch *scratch, const char *name, char *c
     assert_int_equal(fclose(file), 0);
 }
 
-// Of what no kept record has.
+// Sketches of figures without kept records.
 static void write_sketches(const struct scratch *scratch)
 {
 #define RUN(id, keys, curve)                                                                                       \
@@ -211,7 +210,7 @@ static size_t expect_panel(const struct panel *panel, const char *svg, const str
 #define LETTER_MIN_PT 6.0
 #define LETTER_EM     0.5
 
-// Of texts that stand upright; the letters of a text up to its tag, an entity as one.
+// Counts the letters of an upright text up to its tag, an entity as one.
 static size_t letters_of(const char *text)
 {
     size_t count = 0;

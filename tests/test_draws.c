@@ -100,7 +100,7 @@ static void count_samples(const json_t *record, size_t of_count[7])
     json_array_foreach(chunks, i, count) of_count[json_integer_value(count)]++;
 }
 
-// Of 40 draws of t chunks among 6 bernoulli's are sometimes empty, and on average they have t chunks, or nearly.
+// 40 draws of about t of 6 chunks: bernoulli's are sometimes empty, and have t chunks on average, or nearly.
 static void every_sample_walks_a_draw_of_its_own(void **state)
 {
     (void)state;
@@ -236,8 +236,8 @@ static void step_times_by_hand(void **state)
     assert_true(time_by_hand(METHOD("fixed") TIMES "}", true).ms == 7);
 }
 
-// Of one draw the estimate's error is that of its gradient; of all pairs of chunks it is the root of the mean
-// square, which no mean of the same gradients can be off by more than.
+// For one draw the estimate's error is that of its gradient; over all pairs of chunks it is the root of the mean
+// square, an upper bound of the error of the mean gradient.
 static void an_error_is_relative_to_the_gradient(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-// Tests of what the kernel counts of this process's threads, and of a trial's instructions by it. The processor
-// that tests run on may have no counters: what is counted is page faults, which the kernel counts everywhere, and
-// the readings that a trial takes are made up, those of perf_event_open here (linked with --wrap=syscall).
+// Tests of counted events of this process's threads, and of a trial's instructions. The processor that tests run
+// on may have no counters: the tests count page faults, which every kernel counts, and replace the readings of a
+// trial, by perf_event_open here (linked with --wrap=syscall).
 #define _GNU_SOURCE // pipe2
 #include "harness/machine/event_counter.h"
 #include "harness/trial/trial_run.h"
@@ -79,7 +79,7 @@ static void *touch_later(void *unused)
     return touch(unused);
 }
 
-// Of a thread that was there before, of the one that opens the counter and of one that starts behind it.
+// Events of a thread from before the counter, of the thread that opens it, and of a thread that starts afterwards.
 static void events_of_all_threads_are_counted(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void what_nobody_counts_is_not_known(void **state)
     assert_false(event_counter_open(&counter, 12345, 0));
     assert_true(isnan(event_counter_read(&counter)));
     event_counter_close(&counter);
-    // Of a processor with more to count than it can.
+    // A processor with fewer counters than events.
     static const struct reading partly[] = {{1000, 50, 50}, {2000, 100, 90}};
     opens = MADE_UP, opened = 0, readings = partly, reading_count = COUNT(partly);
     assert_true(event_counter_open(&counter, PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS));
@@ -164,7 +164,7 @@ static void a_step_has_the_fewest_of_its_samples(void **state)
     opens = MADE_UP;
     assert_true(instructions_of(TRIAL("'full'", "")) == 70);
     assert_true(instructions_of(TRIAL("'full'", ", 'optimizer': 'adamw'")) == 70);
-    // Where samples are not alike, those of the first, of which all counts are.
+    // If samples differ, the counts are the first one's.
     assert_true(instructions_of(TRIAL(SPACO, "")) == 90);
     assert_true(instructions_of(TRIAL("'full'", ", 'optimizer': 'bcd'")) == 90);
 }

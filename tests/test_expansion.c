@@ -1,4 +1,4 @@
-// Expansion: of axes, and of a method entry's own ones, every combination comes once, the last axis fastest.
+// Expansion of axes, and of a method entry's own: every combination occurs once, the last axis fastest.
 #include "harness/spec/spec.h"
 #include "methods/method.h"
 #include "tests/quoted.h"

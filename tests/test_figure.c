@@ -4,8 +4,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// A series per kind of links, exchange and ZeRO's level, by the number of ranks: the least that one waits, the most
-// that one sends. What has no time is left out; one rank alone stands in every series over its links.
+// A series per kind of links, exchange and level of ZeRO, by the number of ranks: the minimum wait, the maximum
+// bytes sent. Records without a time are left out; a single rank is in every series over its links.
 static void test_interconnect_table(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void test_memory_table(void **state)
         "2\tseco\tseco, chunk 64\t0\t128\t180\t150\t1000000\t0\tNaN\n"
         "3\tseco\tseco, chunk 128\t1\t128\t200\t150.5\t1000000\t0\tNaN\n"
         "3\tseco\tseco, chunk 128\t1\t256\t300\t250\t1000000\t0\t70\n");
-    // What ends a row or a chunk is none of a label.
+    // Labels leave out characters that end a row or a chunk.
     char *broken[] = {
         record(1, "e", "ok", "f32", 256, "{'name': 'seco', 'chunk': 'a\\tb\\n'}", ", 'peak_bytes': 3"),
         record(2, "e", "ok", "f32", 128, "{'name': 'seco', 'chunk': 'a\\tb\\n'}", ", 'peak_bytes': 2"), NULL};
@@ -168,7 +168,7 @@ static void test_time_table(void **state)
         record(2, "e", "ok", "f32", 128, full, ", 'median_ms': 2, 'samples_ms': []"),
         record(3, "e", "ok", "f32", 64, full, ", 'median_ms': null, 'samples_ms': []"),
         record(4, "e", "oom", "f32", 512, full, ""),
-        // Of draws the mean; of one draw alone nothing is known of the others.
+        // Draws give their mean; one draw alone gives no estimate of the others.
         record(5, "e", "ok", "f32", 128, SPACO(2, "bernoulli", "paper"),
                DRAWN("[1, 1, 7]", "[0, 1, 5]", "3", "0.5")),
         record(6, "e", "ok", "f32", 256, SPACO(2, "bernoulli", "paper"),
@@ -222,7 +222,7 @@ static void test_sparsity_table(void **state)
         record(6, "e", "ok", "f64", 250, SPACO(2, "bernoulli", "paper"),
                DRAWN("[0.1, 5.9, 9]", "[0, 2, 3]", "5", "2.5")),
         record(7, "e", "failed", "f64", 250, SPACO(3, "bernoulli", "paper"), ""),
-        // What draws nothing has no mean over draws: neither a point nor a series.
+        // A method without draws has no mean over draws: neither a point nor a series.
         record(8, "e", "ok", "f64", 250, SPACO(1, "fixed", "paper"), ", 'median_ms': 4, 'samples_ms': [4]"),
         record(9, "e", "ok", "f64", 250, SPACO(2, "fixed", "paper"), ", 'median_ms': 5, 'samples_ms': [5]"),
         NULL,
@@ -260,7 +260,7 @@ static void test_gradient_error_table(void **state)
         record(4, "e", "ok", "f32", 64, seco_64, ", 'gradient': null"),
         NULL,
     };
-    // What a sampled estimate strays by is not rounding.
+    // The error of a sampled estimate is not rounding.
     expect_table(
         "gradient-error", lines,
         "series\tmethod\tlabel\trank\tdtype\trelative_l2\tnoise_floor\tworst_relative_l2\tmax_abs\tcosine\n"

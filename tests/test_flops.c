@@ -1,6 +1,6 @@
-// FLOPs: what every method counts is what methods/README.md states, exactly, for every option; made here of the
-// model's shape and of pairs that are counted one by one, not of the operations that the walk asks for. A loop over
-// the array of methods; an exact one whose closed form is not stated here is held to full's as a lower bound.
+// FLOPs: every method's count is that of methods/README.md, exactly, for every option; computed here from the
+// model's shape and from pairs counted one by one, not from launched operations. A loop over the array of methods;
+// an exact one without a closed form here has full's as a lower bound.
 #include "kernels/model/flops.h"
 #include "methods/schedule/chunk_work.h"
 #include "methods/schedule/chunks.h"
@@ -212,7 +212,7 @@ static void check_equation_of_seco(const struct asked *a)
     size_t L = a->f->config.layers, K = a->chunks.count;
     struct span before = {0, chunk_span(a->chunks, K - 1).start};
     double n = tokens(a, before), more = 0;
-    // Of rows that are not alike, as under windows, the highest is the one that has no cells there.
+    // If layers differ, as with windows, the highest is the one without cells.
     more += n * (double)(L - 1) * (c->all - c->k - c->v) + 2 * attention(a->f, 0, L - 1, before);
     more += c->key_norms && !a->inner ? n * (double)L * c->k : 0;
     if (a->inner) {
@@ -255,7 +255,7 @@ static const void *value_of(const struct method *method, const void *options, co
     return option ? (const char *)options + option->offset : NULL;
 }
 
-// What the options say, of segments those of one layer each, or as listed.
+// The options' values; segments are one layer each, or as listed.
 static struct asked read_options(const struct fixture *f, const struct method *method, const void *options)
 {
     const struct option_table *table = &method->options;

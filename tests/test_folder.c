@@ -1,5 +1,5 @@
-// Tests of harness/folder, its weights: what is written is read back, from one file, shards or an adapter; what
-// does not fit the configuration is refused.
+// Tests of harness/folder, its weights: written weights are read back, from one file, shards or an adapter;
+// tensors that do not match the configuration are refused.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/folder_bench.h"
 
@@ -54,8 +54,8 @@ static void folders_are_read_as_written(void **state)
     }
 }
 
-// What is read quantised is what is drawn quantised, codes and scales; and what they stand for, where they are kept
-// so.
+// Quantised weights of a folder have the codes and scales of drawn ones, and the same dequantised values if they
+// are stored so.
 static void weights_are_quantised_as_they_are_read(void **state)
 {
     struct config config = small;
@@ -164,8 +164,8 @@ static void tensors_must_be_those_expected(void **state)
     bench_close(&bench);
 }
 
-// Writes the model's weights as Phi-3's files have them: one tensor of q, k and v, one below the other, which is
-// their order in the model, and one of gate and up. Of the last one so many rows are taken to be there.
+// Writes the model's weights in Phi-3's layout: one tensor of q, k and v, in this order, and one of gate and up;
+// the last tensor lacks `rows_missing` rows.
 static void write_fused(const struct bench *bench, size_t rows_missing)
 {
     static const char *const names[][2] = {{"q_proj", "qkv_proj"}, {"gate_proj", "gate_up_proj"}};
@@ -218,7 +218,7 @@ static void fused_weights_are_taken_apart(void **state)
     write_fused(&bench, 1);
     expect_unread(&bench, "tensor model.layers.1.mlp.gate_up_proj.weight: expected a matrix of 40 rows");
     bench_close(&bench);
-    // Of a layer that the model does not have.
+    // A tensor of a layer that the model does not have.
     struct config one = small;
     one.layers = 1;
     bench_open(&bench, *state, one, (struct lora){0}, DTYPE_F64);

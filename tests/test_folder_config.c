@@ -1,4 +1,4 @@
-// Tests of harness/folder, its config.json: what each key means in each family, and what is refused.
+// Tests of harness/folder, its config.json: each key's meaning in each family, and refused keys.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/folder.h"
 #include "tests/config_text.h"

@@ -1,5 +1,5 @@
-// Tests of harness/tensors/folder_contents, and of what reads a model's files: a path that is no model's folder,
-// and a file that is not what its name says, are told of by what they are.
+// Tests of harness/tensors/folder_contents, and of the readers of a model's files: messages about a path that is
+// no model's folder, and about a file of another format, name its actual format.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/folder.h"
 #include "harness/json/json_source.h"

@@ -1,4 +1,4 @@
-// Tests of harness/folder_rope: what RoPE's keys mean in each family.
+// Tests of RoPE's keys in config.json: their meaning in each family.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/config_text.h"
 

@@ -1,4 +1,4 @@
-// A model's folder is made whole or not at all, and of trained weights has what generation needs.
+// A model's folder is written whole or not at all, and with trained weights has the files that generation needs.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/folder.h"
 #include "tests/scratch.h"

@@ -1,5 +1,5 @@
-// GaLore: its steps are those that its formulas give along the parts that gradients were made of, and sums may be
-// projected in the walk.
+// GaLore: its steps follow its formulas along the computed directions, and sums may be projected within the
+// backward pass.
 #include "kernels/layers/projector.h"
 #include "kernels/optimizers/adam8bit.h"
 #include "tests/fixture.h"
@@ -53,7 +53,7 @@ static double *gradient_of(size_t m, size_t n, size_t t)
     return g;
 }
 
-// What a plain run keeps of a matrix [m, n]: weights, moments, and the last projected gradients, all of them.
+// State of a plain run for a matrix [m, n]: weights, moments, and the last projected gradients.
 struct plain {
     size_t m, n;
     double *w, *first, *second, *gradients[STEPS];

@@ -1,5 +1,4 @@
-// Gradient errors by hand, hashes of gradients, the bound on what rounding explains, and what the gradient check
-// lets pass.
+// Gradient errors by hand, hashes of gradients, the bound on rounding, and the gradient check's tolerance.
 #include "harness/step/gradient_error.h"
 #include "harness/step/rounding.h"
 #include "harness/trial/reference.h"
@@ -97,7 +96,7 @@ static void not_a_number_reaches_every_measure(void **state)
     gradient_report_free(&report);
 }
 
-// What `full` or `seco` comes to in a dtype, or with another dtype of a sum.
+// The gradient of `full` or `seco` in a dtype, or with another accumulator dtype.
 static struct gradient_set taken(enum dtype dtype, const char *method, bool reverse_sums)
 {
     struct fixture fixture = fixture_default();

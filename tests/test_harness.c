@@ -1,5 +1,5 @@
-// The harness's promises, each by really doing it to the program: resume, timeout, crash, out of memory, a bad
-// spec. The trials are method `null`, which does what it is asked.
+// The harness's guarantees, tested on the program: resume, timeout, crash, out of memory, a bad spec. The trials
+// are method `null`, which does what its options say.
 #define _GNU_SOURCE // asprintf
 #include "tests/null_sweep.h"
 #include <signal.h>
@@ -112,7 +112,7 @@ static void every_end_of_a_trial_is_a_record(void **state)
     struct scratch *scratch = *state;
     static const struct {
         const char *status, *reason;
-    } expected[] = {{"failed", "method null was asked to fail"},
+    } expected[] = {{"failed", "method null failed"},
                     {"timeout", "did not end within max_seconds, 1"},
                     {"oom", "limit"},
                     {"crash", "SIGABRT"},
@@ -284,7 +284,7 @@ static void rounds_go_through_all_trials_and_resume(void **state)
                " \"axes\": {\"context\": [24], \"method\": [\"full\", {\"name\": \"seco\", \"chunk\": 7}]}}\n");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
     assert_says(scratch, "err", "6 of 6 trials done");
-    // What was lost of the second round comes first, then the third.
+    // The lost records of the second round come first, then the third.
     assert_int_equal(run(scratch, "head -n 3 r.jsonl > cut && mv cut r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
     assert_says(scratch, "err", "3 of 6 trials in 3 rounds are left to do");
@@ -334,7 +334,7 @@ static void another_build_is_measured_in_turn(void **state)
     assert_string_equal(trace, "1\n1\n2\n4\n");
     free(trace);
     assert_int_equal(run(scratch, "$L compare --deterministic r.jsonl o.jsonl"), 0);
-    // What one of the two lacks is measured, and no more.
+    // Only records missing from one of the two files are measured.
     assert_int_equal(run(scratch, "head -n 3 o.jsonl > cut && mv cut o.jsonl"), 0);
     assert_int_equal(
         run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl --rounds 2"), 0);

@@ -1,11 +1,11 @@
-// Out of host memory: of every command one allocation fails, libraries' included (tests/failing_malloc.c). Then the
-// result is the right one, or there is a message and exit code 2; a sweep has a record of the trial that it
+// Out of host memory: of every command one allocation fails, libraries' included (tests/failing_malloc.c). Then
+// the result is the right one, or there is a message and exit code 2; a sweep has a record of the trial that it
 // happened in, and loses none where it happened to itself. Never another result, a crash, a hang or a silent end.
 // `make test` tries a few of each command, the same each time; with $TORTURE_SECONDS as many as there is time for,
 // in an order that reaches all parts of a command early; then of all allocations that come from one call stack the
-// first one stands for them, or, with $TORTURE_EVERY, each for itself. What was tried, and was as it ought to be,
-// is noted in the file that $TORTURE_TRIED names, and not tried again: so a campaign ends, in several runs if need
-// be. $TORTURE_PART, "1/2" for one, is the part of them that this process tries beside others.
+// first one stands for them, or, with $TORTURE_EVERY, each for itself. The file that $TORTURE_TRIED names lists
+// passed attempts, which are not repeated: so a campaign ends, in several runs if need be. $TORTURE_PART, "1/2"
+// for one, is the part of them that this process tries beside others.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "tests/program.h"
 #include <ctype.h>
@@ -123,7 +123,7 @@ static void mask(char *text)
     *to = 0;
 }
 
-// What of a record is of the moment, and not of the trial.
+// Removes fields of a record that differ from run to run.
 static void drop_moment(char *text)
 {
     static const char *const names[] = {
@@ -156,7 +156,7 @@ static char *content_of(const char *name)
     return content;
 }
 
-// What the command left: its folder's files with their names, then stdout.
+// A command's result: its folder's files with their names, then stdout.
 static char *result_of(const struct subject *subject)
 {
     assert_int_equal(run(&torture.scratch, "find o -type f | sort"), 0);
@@ -228,8 +228,8 @@ static const char *judge_records(const char *good)
     return count == 4 ? wrong : "a trial has no record";
 }
 
-// Where a thread, or a library that is opened, finds no memory for data of its own, the C library ends the program
-// itself, with a message and exit code 127.
+// Whether the C library ended the program, with a message and exit code 127: it does if a thread, or a library as
+// it is opened, finds no memory for its data.
 static bool is_end_of_library(int code, const char *said)
 {
     return code == 127 && (strcmp(said, "out of memory\n") == 0 || strstr(said, "memory for thread-local data"));
@@ -445,7 +445,7 @@ static void every_command_says_that_there_is_no_memory(void **state)
     double end = now_s() + seconds;
     for (size_t i = 0; i < COUNT(subjects); i++)
         if (!only || strcmp(only, subjects[i].name) == 0)
-            // What one does not need the others have.
+            // Time that one subject does not need goes to the others.
             torment(&subjects[i],
                     seconds > 0 ? fmax(1, (end - now_s()) / (double)(only ? 1 : COUNT(subjects) - i)) : 0);
     munmap(torture.counts, 2 * sizeof *torture.counts);

@@ -1,5 +1,5 @@
-// `longbp init` with models that are large: the size is said first, the disk must have room, there is progress, and
-// what is stopped leaves nothing.
+// `longbp init` with large models: it prints the size first, checks the disk's room, shows progress, and leaves
+// nothing when interrupted.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/folder.h"
 #include "harness/sweep/progress.h"
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-// What the listener was told.
+// The listener's calls.
 struct told {
     size_t calls, last, total;
     bool first_is_none, grows;

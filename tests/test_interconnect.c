@@ -1,4 +1,4 @@
-// Links: those that come with the program, files that are wrong, and what is written and read again.
+// Interconnects: those that come with the program, wrong files, and files written and read again.
 #define _GNU_SOURCE // nftw
 #include "harness/profile/profile.h"
 #include "tests/quoted.h"
@@ -36,9 +36,7 @@ static void those_that_come_with_the_program_are_read(void **state)
     assert_ptr_equal(interconnect_between(&profile.interconnect, 7, 8), &profile.interconnect.levels[1]);
     assert_true(profile_load(&profile, "rtx-3090", &status));
     assert_false(interconnect_reach(&profile.interconnect, 3, &status));
-    assert_string_equal(status.message,
-                        "interconnect rtx-3090 joins 2 ranks, and there are 3: give others, or a last level "
-                        "without \"ranks\"");
+    assert_string_equal(status.message, "interconnect rtx-3090 joins 2 ranks, but the trial has 3");
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 
@@ -108,8 +106,8 @@ static void what_is_written_is_read_again(void **state)
     json_decref(object);
 }
 
-// Of what a rank of several machines exchanges with all others as much goes over each kind of links as others are
-// behind it, at once; what is sent and what is received pass each other.
+// When a rank of several machines exchanges with all others, each kind of links carries the bytes of the ranks
+// behind it, at once; both directions are independent.
 static void each_kind_of_links_has_its_share(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-// Tests of what specs are read with: JSON files and positions in them, names that were meant, sizes in bytes.
+// Tests of the readers of specs: JSON files and positions in them, corrections of names, sizes in bytes.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/json/json_source.h"
 #include "harness/text/names.h"
@@ -61,7 +61,7 @@ static void sizes_are_read_as_people_write_them(void **state)
         if (size_parse(bad[i], &bytes))
             fail_msg("accepted \"%s\" as %zu bytes", bad[i], bytes);
     }
-    // What is wrong of it: its size, or its words.
+    // The wrong part: its size, or its words.
     assert_string_equal(size_expected("0GiB"), "a size of 1B to 8192TiB");
     assert_string_equal(size_expected("99999999TiB"), "a size of 1B to 8192TiB");
     assert_non_null(strstr(size_expected("24"), "with its unit"));

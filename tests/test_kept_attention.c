@@ -1,5 +1,5 @@
-// Kept attention: a walk that keeps what attention gives, in place of attending once more, has the gradients of one
-// that rebuilds it, of every method that has the option; planned as measured; and what does not go together is
+// Kept attention: a step that keeps attention's results, instead of recomputing them, has the gradients of one
+// that recomputes, for every method that has the option; planned as measured; and impossible combinations are
 // refused.
 #include "harness/machine/environment.h"
 #include "tests/fixture.h"
@@ -89,7 +89,7 @@ static void assert_same(struct fixture *f, const char *what)
             double off = relative_l2(found, expected, f->gradient_count);
             if (chunked ? !(off <= max) : !same)
                 fail_msg("%s, %s, %s: relative L2 %.2e", what, (*m)->name, walks[w], off);
-            // Of rows of lower stages with one row nothing is kept; else work is saved, and bytes are held.
+            // Segments of one layer keep no attention; others save work and keep bytes.
             bool ones = strstr(walks[w], "segments=3") && f->config.layers == 3;
             assert_true(ones || kept.counters.flops < rebuilt.counters.flops);
             free(expected);
@@ -129,7 +129,7 @@ static void what_does_not_go_together_is_refused(void **state)
         void *options = fixture_options(method, "attention=kept offload=%s", offloads[i]);
         assert_false(method->check(options, &f.config, f.context, &status));
         assert_int_equal(status.code, STATUS_BAD_INPUT);
-        assert_non_null(strstr(status.message, "attention=kept goes with offload=none: "));
+        assert_non_null(strstr(status.message, "attention=kept cannot be combined with offload"));
         options_free(&method->options, options);
     }
 }

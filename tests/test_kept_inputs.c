@@ -1,6 +1,6 @@
-// Kept inputs: what fuzzers found worth keeping (tests/fuzz/kept.tar.gz, made by make fuzz-keep) is read by every
-// reader as it was, also under the sanitizers. Each tests/fuzz_NAME.c is one of them; the Makefile gives its
-// function the name kept_NAME here.
+// Kept inputs: inputs that fuzzers kept (tests/fuzz/kept.tar.gz, made by make fuzz-keep) are read by every reader,
+// also under the sanitizers. Each tests/fuzz_NAME.c is one of them; the Makefile gives its function the name
+// kept_NAME here.
 #define _GNU_SOURCE // asprintf
 #include "kernels/base/status.h"
 #include "tests/program.h"

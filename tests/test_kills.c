@@ -1,9 +1,9 @@
 // Sweeps, sweeps over ranks and training runs that are killed at random moments, again and again, until they are
 // done: the sweep itself, one of the processes that it started, or its whole group, by every signal that ends a
-// process, stopped and continued, or with nobody left to read what it says. What the file had stays as it was, each
-// trial has one record in all, a training run has the bits of one that nobody disturbed, and no process is left.
-// $KILLS: how many, 12 in `make test`; $KILLS_SEED gives other moments; $KILLS_OF a part of what is killed, such as
-// "over ranks". `make torture` has a thousand.
+// process, stopped and continued, or with nobody left to read what it says. Records of the file stay as they were,
+// each trial has one record in all, a training run has the bits of one that nobody disturbed, and no process is
+// left. $KILLS: how many, 12 in `make test`; $KILLS_SEED gives other moments; $KILLS_OF a part of what is killed,
+// such as "over ranks". `make torture` has a thousand.
 #define _GNU_SOURCE // asprintf, nftw
 #include "harness/record/result_file.h"
 #include "kernels/base/random.h"

@@ -1,5 +1,5 @@
-// Largest turn: what a step takes where layers train by turns is planned, measured and limited as of the turn that
-// takes most, whatever the method and the order of the turns.
+// Largest block: with one active block at a time, a step is planned, measured and limited as for the block with
+// the largest peak, for every method and order of the blocks.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/max_context.h"
 #include "harness/plan/planned_step.h"
@@ -105,7 +105,7 @@ static bool fits(const char *json)
     return ok;
 }
 
-// Of every turn; the same for a run that comes to all of them. All orders are planned, and one is run.
+// Steps of every active block, and of a run over all of them. All orders are planned, and one is run.
 static void check_steps(size_t kind, size_t walk)
 {
     for (size_t p = 0; p < COUNT(places); p++) {

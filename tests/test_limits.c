@@ -1,4 +1,4 @@
-// Limits of the process: where one of them stops the program, it says so and leaves what it had written whole.
+// Limits of the process: the program names the limit that stops it, and leaves complete files.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "tests/null_sweep.h"
 
@@ -67,8 +67,7 @@ static void what_chooses_a_method_says_that_nothing_is_left(void **state)
                    "--out g");
     if (code != 1 && code != 2)
         fail_msg("exit code %d: %s", code, text_of(scratch, "err"));
-    assert_says(scratch, "err",
-                "no method fits: nothing is left on cpu (what ulimit -v leaves besides what the BLAS");
+    assert_says(scratch, "err", "no method fits: no memory is left on cpu (ulimit -v");
 #else
     (void)state;
 #endif
@@ -116,7 +115,7 @@ static void limits_that_steps_cannot_live_with_are_told(void **state)
     assert_says(scratch, "err", "OMP_NUM_THREADS=4000, but ");
 }
 
-// Where the program cannot be started again by /proc/self/exe: there is none, or it is valgrind.
+// The program may be unable to start itself by /proc/self/exe: it is missing, or is valgrind.
 static void trials_start_wherever_the_program_does(void **state)
 {
     const struct scratch *scratch = *state;

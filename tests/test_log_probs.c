@@ -1,5 +1,5 @@
-// Log-probs by a forward alone: those of a step, whatever the chunks; without the adapter those of the model that
-// it adapts; what they take is planned, and less than any step.
+// Log-probs by a forward pass: those of a step, for all chunks; without the adapter those of the base model; their
+// memory is planned, and less than any step's.
 #include "harness/machine/environment.h"
 #include "methods/schedule/log_probs.h"
 #include "tests/fixture.h"

@@ -1,4 +1,4 @@
-// Tests of harness/longest_contexts and longest_report: what is planned and what others report, beside each other.
+// Tests of harness/longest_contexts and longest_report: planned and published contexts side by side.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "harness/papers/longest_contexts.h"
 #include "harness/report/report.h"
@@ -19,7 +19,7 @@
     "', 'status': 'ok', 'trial': {'dtype': 'bf16', 'device': 'plan-cuda', 'kv_gradient_dtype': 'f32', "
 #define REVISION "'provenance': {'revision': 'abc'}}\n"
 
-// What is printed of records in the folder, beside its published points; to be freed.
+// The report of records in the folder, beside its published points; the caller frees it.
 static char *report_of(const struct scratch *scratch, const char *const *paths, size_t count)
 {
     struct report_request request = {
@@ -85,7 +85,7 @@ static void longest_contexts_are_tables(void **state)
         "| seco, chunk 32 | 1,234 | - | - |",
         " 9,000, sparse |",
         " eight cards |\n",
-        "**reported of what nothing here is planned for**\n",
+        "**published without a plan here**\n",
         "| Without a host |",
         NULL};
     expect_words(squeezed(text), words);
@@ -160,8 +160,8 @@ static void cards_are_as_many(void **state)
     published_free(&published);
 }
 
-// What max-batch prints is counted in sequences, and no published context stands beside it; contexts and batches
-// have groups of their own.
+// Output of max-batch counts sequences and stands beside no published context; contexts and batches have separate
+// groups.
 static void batches_are_tables_too(void **state)
 {
     struct scratch *scratch = *state;
@@ -191,7 +191,7 @@ static void batches_are_tables_too(void **state)
         " - |",
         NULL};
     static const char *const both_words[] = {
-        "## longest contexts, of one sequence on a card but where it says more; largest batches\n",
+        "## longest contexts, with one sequence on a card unless stated; largest batches\n",
         "published: P5\n",
         "| planned, sequences |",
         " 38 |",
@@ -205,7 +205,7 @@ static void batches_are_tables_too(void **state)
         const char *names[] = {paths[0].text, paths[1].text};
         char *text = report_of(scratch, names, count);
         expect_words(squeezed(text), count == 1 ? batch_words : both_words);
-        assert_null(strstr(text, "reported of what nothing"));
+        assert_null(strstr(text, "published without a plan"));
         free(text);
     }
 }

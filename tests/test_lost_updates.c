@@ -1,5 +1,6 @@
 // Lost updates: measuring them changes no bit of a training run, the shares are those of the weights and gradients
-// themselves, and rounding loses what it must: to nearest all of what is small, otherwise nothing in the mean.
+// themselves, and rounding loses the expected part: rounding to nearest all small updates, stochastic rounding
+// none in the mean.
 #define _GNU_SOURCE // asprintf
 #include "tests/training_run.h"
 
@@ -125,9 +126,9 @@ static struct shares shares_of(const char *optimizer, const char *rest)
     return shares;
 }
 
-// Of weights N(0, 1 / 64) and updates of 1e-5 those below 2^-8 move, and of these few far; a rate of 0.1 moves all
-// that has a gradient.
-// A stochastic step's error is the root of the spacing over the sum of the updates: here about 0.06.
+// With weights N(0, 1 / 64) and updates of 1e-5, those below 2^-8 change, and these few by much; a rate of 0.1
+// changes all that have a gradient. A stochastic step's error is the root of the spacing over the sum of the
+// updates: here about 0.06.
 static void rounding_loses_what_is_small(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-// Floors: the bytes per token that each method keeps at the least are what methods/README.md states, to the byte:
+// Lower bounds: the bytes per token that each method keeps at least are those of methods/README.md, to the byte:
 // of Llama-3-8B with LoRA in bf16, whose dK and dV are wider than K and V.
 #include "methods/method.h"
 #include "tests/fixture.h"
@@ -41,7 +41,7 @@ static const struct {
     {"seco", "chunk=128 segments=4", 3 * INPUT + 8 * (KV + GRADIENTS)},
     {"seco", "chunk=128 offload=kv", 2 * (KV + GRADIENTS)},
     {"spaco", "chunk=128 budget=64", ROWS *(KV + GRADIENTS)},
-    // Of 64 chunks, the last of which is the 64th, and the 32nd.
+    // 64 chunks: the last, the 64th, and the 32nd.
     {"spaco", "chunk=128 sampler=fixed drawn_chunks=0,63", ROWS *(KV + GRADIENTS / 32)},
     {"spaco", "chunk=128 sampler=fixed drawn_chunks=0,31", ROWS *(KV / 2 + GRADIENTS / 32)},
     {"spaco", "chunk=128 sampler=fixed drawn_chunks=0,31 loss=all", ROWS *(KV + GRADIENTS / 32)},

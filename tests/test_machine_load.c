@@ -1,5 +1,5 @@
-// What else a machine did while samples were timed: the kernel's counts as they are read, what lies between two of
-// them, and that a record with something beside it is said to be disturbed, where people read times.
+// Other load of a machine while samples were timed: the kernel's counts as they are read, their differences, and
+// reports of times that mark a disturbed record.
 #define _GNU_SOURCE // asprintf
 #include "harness/machine/machine_load.h"
 #include "harness/record/record.h"

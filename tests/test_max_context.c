@@ -1,4 +1,4 @@
-// The longest context: max-context and plan agree to the token, it holds for every draw, and limits are told.
+// The longest context: max-context and plan agree to the token, it holds for every draw, and limits are named.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/max_context.h"
 #include "harness/spec/method_decode.h"
@@ -22,7 +22,7 @@ static size_t rows_by_default(const char *option, const char *choice)
     return rows;
 }
 
-// What max-context finds, plan confirms: it fits, and one token more does not.
+// The result of max-context fits by `plan`, and one token more does not.
 #define MIN "--head-chunk 256 --attention-queries 2048 "
 static void max_context_and_plan_agree(void **state)
 {
@@ -214,7 +214,7 @@ static void batch_and_context_are_twins(void **state)
     json_decref(rows);
 }
 
-// What is kept on the host stands beside what is on the device, of what is named and of what is chosen.
+// Host bytes have a column beside the device's, for named and for chosen offload.
 static void the_host_is_a_column(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void a_setting_says_what_is_given(void **state)
     }
 }
 
-// What fits, plan confirms; and one sequence more, or one pair, does not.
+// The result of max-batch fits by `plan`; one more sequence, or pair, does not.
 static void max_batch_and_plan_agree(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ static void auto_goes_furthest(void **state)
     json_decref(rows);
 }
 
-// What is on the host before the step does not grow with the context.
+// The host's bytes before the step do not grow with the context.
 static void what_the_host_holds_anyway_is_no_part_of_a_token(void **state)
 {
     (void)state;
@@ -461,12 +461,11 @@ static void what_is_found_is_a_record(void **state)
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {
-        {"frontier --device-memory 2GiB,1GiB", "not above the size before it"},
-        {"frontier --device-memory 2", "a size with its unit"},
-        {"frontier --host-memory 1GiB,1GiB", "not above the size before it"},
-        {"frontier --device-memory 2GiB --batch file", "a batch file has a context of its own"},
-        {"max-context --memory-limit 2GiB --batch file", "a batch file has a context of its own"}};
+    static const char *const cases[][2] = {{"frontier --device-memory 2GiB,1GiB", "not above the size before it"},
+                                           {"frontier --device-memory 2", "a size with its unit"},
+                                           {"frontier --host-memory 1GiB,1GiB", "not above the size before it"},
+                                           {"frontier --device-memory 2GiB --batch file", "--batch FILE"},
+                                           {"max-context --memory-limit 2GiB --batch file", "--batch FILE"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *arguments, *out;
         assert_true(asprintf(&arguments, "%s --model tiny", cases[i][0]) > 0);

@@ -1,6 +1,6 @@
-// Memo: what is remembered costs what it costs when it is asked for, in memory to the byte and in work to the last
-// launch: every method with options that share one memo, so that a key which forgets something would take the cost
-// of another; log-probs with the adapter and without it.
+// Memo: a remembered cost equals a computed one, in memory to the byte and in work to the last launch: every
+// method with options that share one memo, so that an incomplete key would return the cost of another; log-probs
+// with the adapter and without it.
 #include "kernels/device/memo.h"
 #include "methods/schedule/log_probs.h"
 #include "tests/fixture.h"
@@ -66,7 +66,7 @@ static bool same(const struct cost *a, const struct cost *b)
            close(counters_clock_s(&a->counters), counters_clock_s(&b->counters));
 }
 
-// Of one walk, twice: what it leaves in the memo is what it finds there the second time.
+// Runs a schedule twice: the second run finds in the memo the first one's results.
 static void compare(struct fixture *f, struct walk walk, struct memo *memo, const char *what)
 {
     const struct cost plain = cost_of(f, walk, NULL);

@@ -1,5 +1,4 @@
-// What ranks count as sent, and plans foresee, is what Open MPI's own monitor sees go out, of bytes and of
-// messages.
+// Bytes and messages that ranks count as sent, and that plans predict, equal those of Open MPI's own monitor.
 #define _GNU_SOURCE // asprintf
 #include "tests/program.h"
 #include "tests/quoted.h"
@@ -28,8 +27,8 @@ static void write_spec(const struct scratch *scratch, const char *trial)
     free(text);
 }
 
-// What the rank itself asked to be sent, to all others: "E 0 1 8832 bytes 6 msgs sent ...". Its words to others
-// that are no tensors go by collective operations, which stand elsewhere.
+// Sends of the rank itself to all others: "E 0 1 8832 bytes 6 msgs sent ...". Messages without tensors are
+// collective operations, which the monitor lists elsewhere.
 static void read_seen(const struct scratch *scratch, size_t rank, double *bytes, double *messages)
 {
     char name[32];

@@ -1,5 +1,5 @@
-// Every objective, under every setting, against what it means, said once more, and against central differences of
-// that. Loops over the array: a new entry is tested by existing.
+// Every objective, under every setting, against independent formulas, and against central differences of these.
+// Loops over the array: a new entry is tested by existing.
 #include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -30,7 +30,8 @@ static int32_t target_of(int b, int t)
     return none ? NO_TARGET : (5 * b + 3 * t) % VOCAB;
 }
 
-// Of the rows, [BATCH, CONTEXT]: log(sum of exp(logits)), the mean of log p over the vocabulary, and the entropy.
+// Statistics of the rows, [BATCH, CONTEXT]: log(sum of exp(logits)), the mean of log p over the vocabulary, and
+// the entropy.
 struct distributions {
     double logsumexp[ROWS], mean[ROWS], entropy[ROWS];
 };
@@ -141,8 +142,8 @@ static double apply(struct logits *l, size_t block, double *grad)
     return loss;
 }
 
-// What the objectives mean, said once more: of log-probs [BATCH, CONTEXT], with factors that are held fixed at
-// those of others.
+// Independent formulas of the objectives, from log-probs [BATCH, CONTEXT], with detached factors at those of
+// others.
 static double number(const struct logits *l, const char *name)
 {
     const struct option *option = option_find(&l->asked.objective->options, name);
@@ -197,7 +198,7 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-// What a pair costs by S, or a function of it, of the chosen and of the rejected sequence.
+// Cost of a pair by S, or a function of it, of the chosen and of the rejected sequence.
 static double pair(const struct logits *l, const char *kind, double s, double other)
 {
     double beta = number(l, "beta"), u = beta * s, v = beta * other, half = 1 / (2 * beta);
@@ -256,7 +257,7 @@ static double preference(const struct logits *l, const double *log_prob)
     return loss / (BATCH / 2.0) + (orpo ? 1 : number(l, "sft")) * chosen / (count_of(0) + count_of(2));
 }
 
-// Of a sequence the sum of its rows' log-ratios.
+// Sum of a sequence's log-ratios.
 static double gain(const struct logits *l, const double *log_prob, int b)
 {
     double sum = 0;
@@ -286,7 +287,7 @@ static double clipped(const struct logits *l, double ratio, double advantage)
     return -(dual > 0 && advantage < 0 ? fmax(gain, dual * advantage) : gain);
 }
 
-// What the engine that sampled multiplies a row's cost by. difference: of the row, or of all of its sequence.
+// Importance factor between training and sampling engine. difference: of the row, or of all of its sequence.
 static double sampling_factor(const struct logits *l, double difference)
 {
     bool masks = is(l, "sampling", "token_mask") || is(l, "sampling", "sequence_mask");
@@ -361,7 +362,7 @@ static double policy(const struct logits *l, const double *log_prob, const doubl
     return loss - number(l, "entropy_bonus") * entropy;
 }
 
-// Of logits; held: the log-probs of those at which factors are held fixed.
+// The loss of logits; held: log-probs at which factors are detached.
 static double meant(const struct logits *l, const double *logits, const double *held)
 {
     double log_prob[ROWS];
@@ -471,7 +472,7 @@ static struct logits logits_of(const char *objective, const char *settings)
     return l;
 }
 
-// Where the reference is the policy itself, each pair costs log 2, and half of beta is the slope.
+// If the reference is the policy itself, each pair costs log 2, and the slope is beta / 2.
 static void test_reference_is_the_policy(void **state)
 {
     (void)state;
@@ -491,7 +492,7 @@ static void test_reference_is_the_policy(void **state)
     logits_close(&l);
 }
 
-// Of each kind of pair: a constant added to the reference of both changes nothing where both have as many rows.
+// For each kind of pair: a constant added to both references changes nothing if both sequences have as many rows.
 static void test_reference_shifted(void **state)
 {
     (void)state;
@@ -652,7 +653,7 @@ static void test_who_reads_old_logprobs(void **state)
     }
 }
 
-// What settings alone cannot say, and what a step must be like.
+// Refusals that depend on the step, not on settings alone.
 static void test_refused(void **state)
 {
     (void)state;
@@ -665,15 +666,15 @@ static void test_refused(void **state)
         {"dpo", "kind=robust smoothing=0.5", 2, 1, "below 0.5"},
         {"orpo", "", 3, 1, "orpo needs pairs"},
         {"dpo", "kind=exo_pair", 2, 1, "give smoothing"},
-        {"dpo", "kind=apo_zero smoothing=0.1", 2, 1, "smoothing goes with kind"},
+        {"dpo", "kind=apo_zero smoothing=0.1", 2, 1, "smoothing requires kind"},
         {"dpo", "kind=nca_pair divergence=js", 2, 1, "leave divergence out"},
         {"dpo", "kind=cpo divergence=js", 2, 1, "no reference to be near to"},
         {"dpo", "kind=sigmoid_norm ld_alpha=0.5", 2, 1, "\"sigmoid_norm\" takes means"},
-        {"dpo", "kind=sigmoid tau=0.1", 2, 1, "tau goes with kind \"discopop\" alone"},
+        {"dpo", "kind=sigmoid tau=0.1", 2, 1, "tau requires kind \"discopop\""},
         {"dpo", "kind=exo_pair smoothing=0.001", 2, 1, NULL},
         {"dpo", "kind=ipo ld_alpha=0.5", 2, 1, "\"ipo\" takes means"},
         {"dpo", "kind=simpo ld_alpha=0", 2, 1, "\"simpo\" takes means"},
-        {"kto", "", 3, 1, "as 2i + 1"},
+        {"kto", "", 3, 1, "2i + 1"},
         {"kto", "", 4, 2, "2 micro-batches"},
         {"kto", "kind=apo_zero_unpaired", 3, 2, NULL},
         {"grpo", "normaliser=dr_grpo", 1, 1, "give length"},
@@ -681,17 +682,17 @@ static void test_refused(void **state)
         {"grpo", "dual=1.1", 1, 1, "less than 1 + clip_high, 1.2"},
         {"grpo", "policy=gspo beta=0.1 importance=on", 1, 1, "leave it off"},
         {"grpo", "policy=gspo_token beta=0.1 importance=on", 1, 1, "\"gspo_token\" has none"},
-        {"grpo", "estimator=k1", 1, 1, "beta is 0"},
+        {"grpo", "estimator=k1", 1, 1, "beta > 0"},
         {"grpo", "entropy=on entropy_bonus=0.1", 1, 1, "told with entropy_bonus, too; leave it out"},
-        {"grpo", "sampling_min=0.1", 1, 1, "goes with sampling"},
+        {"grpo", "sampling_min=0.1", 1, 1, "requires sampling"},
         {"grpo", "sampling=token_mask sampling_min=4", 1, 1, "more than sampling_max"},
         {"grpo", "mask_groups=4", 6, 1, "use a multiple"},
         {"grpo", "mask_groups=3", 6, 2, NULL},
-        {"dpo", "gamma=0.4", 2, 1, "gamma goes with kind \"simpo\" alone; leave it out"},
-        {"dpo", "divergence=js alpha=0.4", 2, 1, "alpha goes with divergence \"alpha\" alone; leave it out"},
-        {"grpo", "policy=cispo clip_low=0.1", 1, 1, "(clip_low, clip_high, dual) goes with policy"},
-        {"grpo", "temperature_negative=2", 1, 1, "temperature, of either sign, goes with policy \"sapo\""},
-        {"grpo", "length=7", 1, 1, "length goes with normaliser \"dr_grpo\" alone"},
+        {"dpo", "gamma=0.4", 2, 1, "gamma requires kind \"simpo\""},
+        {"dpo", "divergence=js alpha=0.4", 2, 1, "alpha requires divergence \"alpha\""},
+        {"grpo", "policy=cispo clip_low=0.1", 1, 1, "(clip_low, clip_high, dual) requires policy"},
+        {"grpo", "temperature_negative=2", 1, 1, "temperature, of either sign, requires policy \"sapo\""},
+        {"grpo", "length=7", 1, 1, "length requires normaliser \"dr_grpo\""},
         {"grpo", "normaliser=bnpo", 4, 1, NULL},
         {"grpo", "normaliser=dr_grpo length=7", 3, 2, NULL},
         {"dpo", "kind=robust smoothing=0.4", 2, 2, NULL},

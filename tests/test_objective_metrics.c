@@ -1,6 +1,5 @@
-// What a step is watched by beside its loss, under every objective and setting, against what it means, said once
-// more from the rows' log-probs; and the same by every method. Loops over the arrays: a new entry is tested by
-// existing.
+// Metrics of a step beside its loss, under every objective and setting, against independent formulas from the
+// rows' log-probs; and the same by every method. Loops over the arrays: a new entry is tested by existing.
 #include "harness/machine/environment.h"
 #include "methods/schedule/log_probs.h"
 #include "tests/fixture.h"

@@ -1,5 +1,5 @@
-// Offload: a walk that keeps what it needs later on the host has the same gradients, bit for bit, and moves and
-// keeps there what the formulas say; planned as measured. Where copies are late, no wait can be left out.
+// Offload: a step with offloaded tensors has the same gradients, bit for bit, and the moved and host bytes of the
+// formulas; planned as measured. Late copies show a missing wait.
 #include "harness/machine/environment.h"
 #include "kernels/device/ops.h"
 #include "tests/fixture.h"
@@ -243,10 +243,10 @@ static void the_link_carries_the_formula(void **state)
     }
 }
 
-// Of a layer of the fixture in f64: chunks of 5 in 23 tokens, of which SpaCO draws two. Keys and values: what
-// every chunk of the first pass writes goes out, and each reads the prefix, but for the highest layer; each drawn
-// chunk reads it and its own again on the way up, and on the way down. Their gradients, of SeCO alone: the
-// rightmost chunk finds none, the others all up to their end; what lies to the left goes out.
+// Bytes of a layer of the fixture in f64: chunks of 5 in 23 tokens, of which SpaCO draws two. Keys and values: the
+// first pass copies out those of every chunk, and each chunk reads the prefix, except in the highest layer; each
+// drawn chunk reads it and its own again in the recomputed forward and in the backward. SeCO also moves their
+// gradients: the rightmost chunk reads none, the others all up to their end, and each writes those to its left.
 static void the_link_carries_keys_and_values(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-// Segments, offload and places together: a walk in segments, that keeps what it needs on the host, over a model
-// whose weights and gradients are kept there, has the bits that it has on the device in one segment; planned as
-// measured, and the same where copies are late.
+// Segments, offload and places together: a step in segments with offloaded tensors, over a model with weights and
+// gradients on the host, has the bits of a step on the device in one segment; planned as measured, and the same
+// with late copies.
 #include "tests/fixture.h"
 #include "tests/late.h"
 #include <setjmp.h>
@@ -83,8 +83,8 @@ static void assert_planned(const struct fixture *f, size_t schedule, size_t segm
     device_close(planned.device);
 }
 
-// Of a model with these places every walk in so many segments. expected: [walks], by the plain model in one
-// segment.
+// Runs every schedule of a model with these places in `segments` segments. expected: [schedules], by the plain
+// model in one segment.
 static void check_schedules(struct fixture *f, size_t segments, double *const *expected, bool late_copies)
 {
     for (size_t w = 0; w < COUNT(schedules); w++) {

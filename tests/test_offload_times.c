@@ -87,8 +87,8 @@ static double waits_s(const char *text, size_t context)
     return waits;
 }
 
-// What a chunk begins with is prefetched while the one before it ends: however many there are, a step waits for
-// what its first ones begin with. Keys and values of a stage of one layer have one slot, and are waited for.
+// A chunk's first inputs are prefetched while the previous chunk ends: a step waits for those of its first chunks
+// only, whatever their number. Keys and values of a segment of one layer have one slot, and are waited for.
 static void no_chunk_waits_at_its_start(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-// The CPU device in f64, f32 and bf16, held to every case of every operation (tests/cases), on one number of
-// threads and another; that there are cases of all of them, which fail where the operation is not run; and what the
-// fronts count.
+// The CPU device in f64, f32 and bf16, in every case of every operation (tests/cases), on one number of threads
+// and another; all operations have cases, which fail if the operation does not run; and the counts of operations.
 #include "harness/machine/environment.h"
 #include "tests/aborts.h"
 #include "tests/cases/cases.h"

@@ -1,5 +1,5 @@
-// Optimizers and steps: updates in the walk are those behind it, what a step takes is as planned, and what is
-// resident with Llama-3-8B is as derived.
+// Optimizers and steps: updates within the backward pass equal those after it, a step's memory is as planned, and
+// resident bytes with Llama-3-8B are as derived.
 #include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
@@ -303,7 +303,7 @@ static void a_state_that_the_model_cannot_have_is_refused(void **state)
         if (options_set(&(*o)->options, options, "state", "bf16")) {
             assert_true((*o)->check(options, &config, DTYPE_BF16, &status));
             assert_false((*o)->check(options, &config, DTYPE_F32, &status));
-            assert_non_null(strstr(status.message, "state \"bf16\" is of a model in bf16"));
+            assert_non_null(strstr(status.message, "state \"bf16\" requires"));
             assert_true(options_set(&(*o)->options, options, "state", "gradient"));
         }
         static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
@@ -312,7 +312,7 @@ static void a_state_that_the_model_cannot_have_is_refused(void **state)
             bool fine = !rounds || dtypes[d] == DTYPE_BF16;
             struct status why = {0};
             assert_int_equal(optimizer_check(*o, options, &config, dtypes[d], &why), fine);
-            assert_true(fine || strstr(why.message, "round \"stochastic\" is of weights in bf16"));
+            assert_true(fine || strstr(why.message, "round \"stochastic\" requires weights in bf16"));
         }
         options_free(&(*o)->options, options);
     }

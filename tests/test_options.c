@@ -59,7 +59,7 @@ static void test_a_name_means_one_thing(void **state)
     assert_null(methods_option_find("colour"));
 }
 
-// What a method does not keep it cannot be asked to keep on the host.
+// A method offers offload only of tensors that it keeps.
 static void test_each_method_has_its_own_choices(void **state)
 {
     (void)state;

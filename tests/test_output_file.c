@@ -1,5 +1,5 @@
-// Tests of harness/files/output_file, alone and under every command that writes a file: what is there stays until
-// the new file is complete, what is not a regular file is written to and not replaced, and nothing is left behind.
+// Tests of harness/files/output_file, alone and under every command that writes a file: an existing file stays
+// until the new one is complete, only regular files are replaced, and nothing is left behind.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/files/input_files.h"
 #include "harness/files/output_file.h"
@@ -136,7 +136,7 @@ static void a_new_file_with_the_number_of_one_that_was_read_is_written(void **st
     input_files_name(path.text);
     assert_true(input_files_have(path.text));
     assert_false(write_text(scratch, "x", "new", &status));
-    assert_non_null(strstr(status.message, "is read by this very command"));
+    assert_non_null(strstr(status.message, "is an input of this command"));
     assert_int_equal(symlink("x", scratch_path(scratch, "link").text), 0);
     assert_true(input_files_have(scratch_path(scratch, "link").text));
     assert_int_equal(unlink(path.text), 0);
@@ -228,7 +228,7 @@ static void devices_and_pipes_are_written_to(void **state)
         assert_true(S_ISFIFO(info_of(scratch, "pipe").st_mode));
         assert_true(info_of(scratch, "got").st_size > 1000);
     }
-    // Gradients are the same in every run. What is printed comes behind them, in a pipe and in what is a file.
+    // Gradients are the same in every run. Printed text follows them, in a pipe and in a file.
     expect_code(scratch, 0, writers[0], "file && cat file out > both");
     expect_code(scratch, 0, writers[0], "pipe & cat pipe | cmp - file");
     expect_code(scratch, 0, writers[0], "/dev/stdout | sed 's:/dev/stdout:file:' | cmp - both");

@@ -1,5 +1,5 @@
-// Tests of harness/spec/override: what --axis and --device change of a spec, and what is said of bad ones.
-// JSON and messages are written with ' for ".
+// Tests of harness/spec/override: changes of a spec by --axis and --device, and messages about bad ones. JSON and
+// messages are written with ' for ".
 #include "harness/spec/expansion.h"
 #include "tests/spec_of.h"
 

@@ -1,6 +1,5 @@
-// Tests of harness/page as far as they need no browser (tests/check_page has one): words that would be HTML, what
-// reports write as markdown, which claims records decide, and what the page says of records of no kind and of bad
-// files.
+// Tests of harness/page as far as they need no browser (tests/check_page has one): words that would be HTML,
+// markdown of reports, claims that records decide, and messages about records of no kind and bad files.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/page/html.h"
 #include "harness/page/markdown.h"

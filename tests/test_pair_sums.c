@@ -1,5 +1,4 @@
-// Tests of how far a pair's difference is off by the dtype of its sums, against what each dtype does with sums that
-// can be said in advance.
+// Tests of a pair's difference under the dtype of its sums, against predictable sums in each dtype.
 #include "harness/trial/pair_sums.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-// Parts: GEMM and attention over tensors that are longer than a device takes. The parts give what the whole gives,
-// no part is too long, and an 8B model at a million tokens hands cuBLASLt and cuDNN nothing of 2^31 elements.
+// Parts: GEMM and attention over tensors that are too long for the device. The parts give the result of the whole,
+// no part is too long, and an 8B model at a million tokens hands cuBLASLt and cuDNN no tensor of 2^31 elements.
 #include "harness/machine/environment.h"
 #include "kernels/device/observer.h"
 #include "tests/fixture.h"
@@ -138,8 +138,7 @@ static void test_gemm(void **state)
 static void test_attention(void **state)
 {
     (void)state;
-    // Of keys 1,680 elements: they fit, 35 queries of 50 do; keys in blocks, too; and what a window leaves of
-    // those.
+    // Parts of 1,680 elements: keys fit, 35 queries of 50 do; so do keys in blocks, and those within a window.
     static const struct {
         enum dtype dtype;
         size_t max, window, calls;
@@ -202,7 +201,7 @@ static void test_attention(void **state)
     }
 }
 
-// What cannot be taken in parts is refused with its size.
+// Operations that cannot run in parts are refused with their size.
 static void test_refused(void **state)
 {
     (void)state;

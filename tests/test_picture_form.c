@@ -101,7 +101,7 @@ static void test_logarithmic_axes(void **state)
     }
 }
 
-// What a caption says is left out; colours are greys; letters have serifs.
+// Pictures leave out the caption's text; colours are greys; letters have serifs.
 static void test_styles(void **state)
 {
     struct scratch *scratch = *state;

@@ -68,7 +68,7 @@ static void a_full_place_says_what_is_missing(void **state)
     }
 }
 
-// What the machine has free is both places', where they are one memory.
+// On a machine with one memory, both places share its free bytes.
 static void host_and_device_share_one_memory(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void host_and_device_share_one_memory(void **state)
         assert_non_null(b.data);
         assert_null(tensor_new_in(device, other->place, 1, 32, DTYPE_F64, CATEGORY_DATA).data);
         assert_int_equal(device->status.code, STATUS_OOM);
-        assert_non_null(strstr(device->status.message, "256 bytes too few so far (what the machine has free)"));
+        assert_non_null(strstr(device->status.message, "256 bytes too few so far (free memory of the machine)"));
         tensor_free(device, &b);
         tensor_free(device, &a);
         device_close(device);
@@ -130,7 +130,7 @@ static void the_host_may_be_a_folder(void **state)
     tensor_write(device, x, written);
     tensor_read(device, x, found);
     assert_memory_equal(found, written, sizeof found);
-    // What is released is kept for the next step, whose pages are then there.
+    // Released memory is kept for the next step, whose pages are then mapped.
     void *before = x.data;
     tensor_free(device, &x);
     assert_int_equal(device->host.live_bytes, 0);
@@ -255,7 +255,7 @@ static void an_estimate_is_the_longest_queue(void **state)
     op_zero(device, x);
     copy_in(device, tensor_reshape(tensor_rows(tensor_reshape(x, 100, 1), 0, 10), 1, 10), small);
     assert_true(counters_clock_s(counters) == 400 && counters->clock_s[QUEUE_IN] == 80);
-    // One after the other, both ways: the sum. What the copy does not need is done meanwhile.
+    // Copies in both directions one after the other add up. Independent work runs meanwhile.
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
     copy_out(device, host, x);
     struct event out = event_record(device, QUEUE_OUT);

@@ -277,7 +277,7 @@ static void test_large_model(void **state)
     assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, &f.batch) / 3);
 }
 
-// What methods/README.md says of FLOPs. F: of one forward pass; A: attention's part of it.
+// FLOPs are those of methods/README.md. F: one forward pass; A: attention's part of it.
 static void test_costs_are_the_stated_ones(void **state)
 {
     (void)state;

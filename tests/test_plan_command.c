@@ -60,7 +60,7 @@ static void a_planned_record_is_the_measured_one(void **state)
         }
         assert_int_equal(json_is_integer(json_object_get(measured, "host_peak_bytes")),
                          strstr(trials[i], "offload") || strstr(trials[i], "'host'"));
-        // What multiplies in bf16.
+        // The library that multiplies in bf16.
         const json_t *blas = json_object_get(json_object_get(measured, "provenance"), "blas");
         assert_int_equal(strstr(json_string_value(blas), "; bf16 ") != NULL, strstr(trials[i], "bf16") != NULL);
         assert_true(json_is_null(json_object_get(planned, "loss")));
@@ -282,11 +282,11 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --memory-limit 1GiB --reserve 1",
          "--reserve: expected 0 or a size with its unit"},
         {"plan --model tiny --context 5 --memory-limit 1GiB --reserve 1GiB",
-         "--reserve 1.00 GiB leaves nothing of the device's 1.00 GiB (--memory-limit); give a smaller one, or 0"},
+         "--reserve 1.00 GiB takes all of the device's 1.00 GiB (--memory-limit); give a smaller one, or 0"},
         {"plan --model tiny --context 5 --reserve 1GiB", "give --memory-limit or --profile"},
         {"plan --model tiny --context 5 --profile rtz-3090", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
-        {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
+        {"plan --model tiny --context 5 --method spaco", "spaco requires a budget"},
         {"plan --model tiny --context 5 --method spaco --sampler fixed", "sampler \"fixed\" needs drawn_chunks"},
         {"plan --model tiny --context 5 --optimizer adamw,chunk=3", "key \"chunk\": unknown key of optimizer"},
         {"plan --model tiny --context 5 --optimizer adam,rate=3", "unknown optimizer \"adam\""},
@@ -306,7 +306,7 @@ static void bad_input_is_refused(void **state)
         {"max-context --model tiny --memory-limit 1GiB --methods al", "no method \"al\"; did you mean \"all\"?"},
         {"max-context --model tiny --memory-limit 1GiB --methods full --chunk 5",
          "--chunk: none of these methods has that option, but streambp, seco, spaco"},
-        {"max-context --model tiny --memory-limit 1GiB --methods spaco", "spaco needs a budget"},
+        {"max-context --model tiny --memory-limit 1GiB --methods spaco", "spaco requires a budget"},
         {"max-context --model tiny --memory-limit 1GiB --chunk 0", "key \"chunk\": expected a whole number"},
         {"max-context --model tiny --memory-limit 1GiB --dtype f16", "unknown dtype \"f16\""},
         {"grad --model tiny --context 5 --device plan --out /dev/null", "--device plan-cpu computes no gradient"},
@@ -355,8 +355,8 @@ static void a_plan_says_what_is_kept_how(void **state)
     free(out);
 }
 
-// Of every method that has gradients: what it does not keep it cannot be asked to keep on the host, and it is said
-// what it does keep, or who does.
+// Every method with gradients refuses to offload tensors that it does not keep, and names those that it keeps, or
+// methods that do.
 static void what_is_not_kept_is_said(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void what_is_not_kept_is_said(void **state)
     }
 }
 
-// Of the device and of the host alike: whether it fits, and how much is missing.
+// A plan reports for the device and for the host whether it fits, and how much is missing.
 static void a_plan_says_what_is_missing(void **state)
 {
     (void)state;
@@ -466,14 +466,14 @@ static void a_profile_of_another_kind_is_told(void **state)
                                                                         "1e10") ", " OF("launch_s", "1e-6") "}");
 #undef OF
     char *arguments, *out;
-    static const char *const cases[][2] = {{"--dtype bf16 --profile", "profile host is of a processor"},
+    static const char *const cases[][2] = {{"--dtype bf16 --profile", "describes a processor"},
                                            {"--dtype bf16 --like cpu --profile", NULL},
                                            {"--dtype f32 --profile", NULL}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_true(asprintf(&arguments, "plan --model tiny --context 16 %s %s 2>&1", cases[i][0],
                              scratch_path(scratch, "host.json").text) > 0);
         assert_int_equal(longbp(&out, arguments), 0);
-        assert_true(!strstr(out, " is planned as ") == !cases[i][1]);
+        assert_true(!strstr(out, " is planned for ") == !cases[i][1]);
         assert_true(!cases[i][1] || strstr(out, cases[i][1]));
         free(out);
         free(arguments);
@@ -488,11 +488,9 @@ static void an_interconnect_without_a_use_is_told(void **state)
     static const struct {
         const char *command, *told; // NULL: nothing
     } cases[] = {
-        {LINKED,
-         "interconnect infiniband is not used: it is between ranks, and there is one: --parallel says how many"},
-        {LINKED "--profile rtx-3090 --like cuda", "interconnect infiniband is not used: it is between ranks"},
-        {LINKED "--parallel data=2",
-         "interconnect infiniband is not used: an estimate of time takes it, which needs"},
+        {LINKED, "interconnect infiniband is not used: requires several ranks: give --parallel"},
+        {LINKED "--profile rtx-3090 --like cuda", "interconnect infiniband is not used: requires several ranks"},
+        {LINKED "--parallel data=2", "interconnect infiniband is not used: only estimates of time use it: give"},
         {LINKED "--parallel data=2 --profile rtx-3090 --like cuda", NULL},
     };
 #undef LINKED

@@ -1,4 +1,4 @@
-// Times of a step, measured and estimated: rates, where the time goes, and what an estimate is and says.
+// Times of a step, measured and estimated: rates, times by category, and the estimate's value and output.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planned_step.h"
 #include "methods/sampler.h"
@@ -118,7 +118,7 @@ static void where_the_time_goes_adds_up(void **state)
     json_decref(without);
     char *out;
     assert_int_equal(longbp(&out, "plan --model tiny --context 50 --categories --profile rtx-3090"), 0);
-    assert_non_null(strstr(out, "nothing was measured: ms are estimates\n"));
+    assert_non_null(strstr(out, "planned: ms are estimates\n"));
     assert_non_null(strstr(out, "\n  gemm 50 x 128 x 128 "));
     free(out);
     assert_int_equal(longbp(&out, "plan --model tiny --context 50"), 0);
@@ -145,7 +145,7 @@ static void an_estimate_says_that_it_is_one(void **state)
     assert_true(json_is_null(json_object_get(none, "estimate_ms")));
     assert_true(json_is_null(json_object_get(none, "estimate")));
     json_decref(none);
-    // Of a card whose link is of no known rate.
+    // A card whose link has no known rate.
     json_t *profile = json_load_file("experiments/devices/rtx-3090.json", 0, NULL);
     assert_int_equal(json_object_del(profile, "host_link_bytes_per_s"), 0);
     char path[] = "/tmp/longbp-profile-XXXXXX.json";

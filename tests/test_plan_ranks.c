@@ -1,5 +1,5 @@
-// Plans of several ranks: those that walk alike are walked once, and have the figures that they would have had;
-// the time of a step over links, against closed forms.
+// Plans of several ranks: ranks with equal schedules are planned once, with unchanged figures; the time of a step
+// over links, against closed forms.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planned_step.h"
 #include "kernels/trainer/trainer.h"
@@ -33,7 +33,7 @@ static struct counters walk(const struct trial *trial, size_t rank, size_t *peak
     return counters;
 }
 
-// Of a record's ranks the entry that a rank is of.
+// The entry of a record's ranks that has this rank.
 static size_t entry_of(const json_t *ranks, size_t rank)
 {
     size_t entry = 0;
@@ -112,8 +112,7 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
     }
 }
 
-// What the planner takes a step for is what a plan says of it, on ranks of every kind: bytes, work, and the time
-// over links.
+// The planner's step equals a plan's, on ranks of every kind: bytes, work, and the time over links.
 static void a_planned_step_is_the_plan(void **state)
 {
     (void)state;
@@ -209,7 +208,7 @@ static struct scratch_path interconnect_of(const struct scratch *scratch, double
     return path;
 }
 
-// Of a trial, whose JSON is open at the end, over such links.
+// Plans a trial, whose JSON is open at the end, over such links.
 static json_t *timed(const struct scratch *scratch, const char *json, double bytes_per_s, double latency_s)
 {
     struct scratch_path path = interconnect_of(scratch, bytes_per_s, latency_s);
@@ -270,8 +269,8 @@ static void data_ranks_take_their_closed_form(void **state)
     }
 }
 
-// What goes while ranks compute takes no time: of links that are fast enough somebody waits for what nothing is
-// computed beside, the embedding's, and at most for a layer's besides.
+// Overlapped transfers take no time: over fast enough links a rank waits for the embedding's, which no computation
+// overlaps, and at most for one layer's besides.
 static void what_is_overlapped_takes_no_time(void **state)
 {
     static const struct {
@@ -303,8 +302,8 @@ static void what_is_overlapped_takes_no_time(void **state)
     }
 }
 
-// Of the two ways of keys and values, that of ranks that share n = T / P tokens each: gathered, all bytes cross the
-// links while nobody computes; going round, those of keys and values cross them while they are attended to.
+// Closed forms of keys and values, for ranks of n = T / P tokens each: gathered, all bytes cross the links without
+// overlap; in a ring, keys and values overlap with attention.
 static void sequence_ranks_take_their_closed_form(void **state)
 {
     static const struct {
@@ -345,8 +344,8 @@ static void sequence_ranks_take_their_closed_form(void **state)
     }
 }
 
-// Of ranks that attend for some of the heads each: to each other rank a Pth of all heads of a rank's tokens, or of
-// heads of keys one, if they are fewer than ranks.
+// Closed form of an exchange of heads: a rank sends each other rank a Pth of all heads of its tokens, or one key
+// head, if they are fewer than ranks.
 static void ranks_of_heads_take_their_closed_form(void **state)
 {
     for (size_t i = 0; i < 4; i++) {
@@ -381,7 +380,8 @@ static void ranks_of_heads_take_their_closed_form(void **state)
     }
 }
 
-// What a rank does not wait, it computes, as long as its own walk takes; and the slowest cannot wait for itself.
+// A rank computes or waits, and its computation takes as long as its own schedule; the slowest does not wait for
+// itself.
 static void ranks_wait_when_they_do_not_compute(void **state)
 {
     static const char *const cases[] = {

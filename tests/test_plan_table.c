@@ -320,8 +320,7 @@ static void long_plans_say_so(void **state)
         "2> /dev/null; kill $! 2> /dev/null; cat ${TMPDIR:-/tmp}/told.$$; rm ${TMPDIR:-/tmp}/told.$$";
     static const struct {
         const char *context, *says;
-    } cases[] = {{"2000000000", "longbp: 2000000 chunks in each of 32 layers are planned one by one"},
-                 {"200000", ""}};
+    } cases[] = {{"2000000000", "planning 2000000 chunks in each of 32 layers one by one"}, {"200000", ""}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char arguments[512], *text;
         snprintf(arguments, sizeof arguments, form, cases[i].context);

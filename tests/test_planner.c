@@ -1,4 +1,4 @@
-// The planner: its choice and its front are those of an exhaustive walk, and its bounds are bounds.
+// The planner: its choice and its front are those of an exhaustive search, and its bounds are bounds.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planner.h"
 #include "harness/step/ranks_possible.h"
@@ -127,7 +127,7 @@ static const struct setting settings[] = {
      "'40%'"},
 };
 
-// What is on the host is the same whatever the candidate; of ranks a bound has what they keep on average.
+// Host bytes do not depend on the candidate; with ranks a bound has their average.
 static bool bounds_host(const struct family *family, size_t bound_bytes, size_t bytes)
 {
     return trial_ranks(family->trial) > 1 ? bound_bytes <= bytes : bound_bytes == bytes;
@@ -156,7 +156,7 @@ static struct candidate *plan_all(const struct space *space)
     return all;
 }
 
-// What each setting asks, its space, and the exhaustive walk of it, which all tests share.
+// Each setting's request, its space, and the exhaustive search of it, which all tests share.
 static struct walked {
     struct asked asked;
     json_t *given;
@@ -205,7 +205,7 @@ static bool within(struct planned_limits limits, const struct planned_step *step
     return step->peak_bytes <= limits.device_bytes && step->host_peak_bytes <= limits.host_bytes;
 }
 
-// Of sums in another order.
+// Rounding of sums in another order.
 #define ROUNDING 1e-12
 
 static void expect_choice(const struct space *space, const struct candidate *all, struct planned_limits limits)
@@ -290,9 +290,8 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
     }
 }
 
-// Of every candidate; and the candidates of a family are in order: their bytes, but of the highest, which is tried
-// first, their bounds, and where nothing is copied their times. What has a place on the host takes no less time for
-// it.
+// Bounds hold for every candidate; and the candidates of a family are ordered by bytes, except the highest, which
+// is tried first, by bounds, and without copies by times. Offload never shortens the time.
 static void bounds_are_bounds(void **state)
 {
     (void)state;
@@ -390,7 +389,7 @@ static void what_is_remembered_is_the_same(void **state)
     }
 }
 
-// What is given stays, and the space is every value of all else, each once.
+// Given options stay, and the space has every value of all others, each once.
 static void the_space_is_every_value(void **state)
 {
     (void)state;

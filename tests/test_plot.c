@@ -1,4 +1,4 @@
-// Tests of harness/plot: the pictures, and what is said when there are none.
+// Tests of harness/plot: the pictures, and the messages if there are none.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/plot/plot.h"
 #include "tests/drawn_sweep.h"
@@ -261,7 +261,7 @@ static void expect_failure(const struct scratch *scratch, const char *name, cons
         fail_msg("expected %s\n   found %s", message, status.message);
 }
 
-// Where the host keeps something, that is a panel of its own.
+// Host memory has its own panel.
 static void test_memory_of_the_host_is_drawn(void **state)
 {
     struct scratch *scratch = *state;
@@ -284,7 +284,7 @@ static void test_memory_of_the_host_is_drawn(void **state)
     }
 }
 
-// Of draws a record has the peak of the first: that is said, and what its draw without chunks leaves out.
+// With draws a record has the peak of the first: the picture states this, and omits the draw without chunks.
 static void test_peaks_of_draws_are_told(void **state)
 {
     struct scratch *scratch = *state;
@@ -316,7 +316,7 @@ static void test_failures_say_why(void **state)
     scratch_file(scratch, "empty.jsonl", "", 0);
     scratch_file(scratch, "bad.jsonl", "{}\n", 3);
     expect_failure(scratch, "one.jsonl", "svg", "plots", "none of these 1 records can be drawn");
-    expect_failure(scratch, "empty.jsonl", "svg", "plots", "no records: nothing can be drawn");
+    expect_failure(scratch, "empty.jsonl", "svg", "plots", "no records");
     expect_failure(scratch, "bad.jsonl", "svg", "plots", "bad.jsonl:1: not a record");
     expect_failure(scratch, "absent.jsonl", "svg", "plots", "No such file");
     expect_failure(scratch, "r.jsonl", "gif", "plots",

@@ -39,8 +39,8 @@ static const char *const names[] = {
     "K\303\266nig",
 };
 
-// Two contexts of one method: enough for memory and time. What the text says stands wherever a record has a text of
-// its own: the experiment, the model, the method's options, the machine.
+// Two contexts of one method: enough for memory and time. `text` replaces every text of a record: the experiment,
+// the model, the method's options, the machine.
 static void write_records(const struct scratch *scratch, const char *name, const char *text)
 {
     FILE *file = fopen(scratch_path(scratch, name).text, "w");
@@ -140,7 +140,7 @@ static void words_in_records_are_words(void **state)
     }
 }
 
-// What a user has set for gnuplot is no part of a picture.
+// A user's settings of gnuplot do not affect pictures.
 static void settings_at_home_do_not_count(void **state)
 {
     struct scratch *scratch = *state;
@@ -201,10 +201,10 @@ static void a_machine_without_a_picture_is_told(void **state)
         "test -s drawn/plain-time.tsv && test -s drawn/plain-memory.tsv && "
         "test $(grep -c 'what was measured on' said) = 1");
     assert_says(scratch, "said",
-                "plain: no picture of time of what was measured on other, which would need times at two contexts");
+                "plain: no picture of time measured on other, which would need times at two contexts");
 }
 
-// What has no point in a picture has no curve and no entry in its legend, and is told.
+// A series without a point has no curve and no entry in the legend, and is reported.
 static void what_has_no_point_is_told(void **state)
 {
     struct scratch *scratch = *state;
@@ -295,7 +295,7 @@ static void an_axis_is_broken_where_nothing_lies(void **state)
         "{ echo $tick; exit 1; }; done; ! grep -qE '1e-(8|9|1[0-3])<' drawn/gradient-error.svg");
 }
 
-// A logarithmic axis of dots is not to be set either. What a paper claims of the figure stands below its heading.
+// A logarithmic axis of dots is refused, too. The papers' claims are below a figure's heading.
 static void longest_contexts_say_what_is_claimed(void **state)
 {
     struct scratch *scratch = *state;
@@ -365,7 +365,7 @@ static void longest_contexts_say_what_is_claimed(void **state)
         scratch, "",
         "$L max-batch --model tiny --context 100 --memory-limit 40MiB --json > own.jsonl && $L plot --scripts "
         "\"$P\" --format svg --out own own.jsonl && ! grep -q Claimed own/max-batch.svg");
-    // Where nothing fits the rows say 0; what is not there is told as such.
+    // Rows in which nothing fits have 0; missing rows are reported.
     expect_drawn(scratch, "",
                  "sed 's/\"status\":\"ok\"/\"status\":\"oom\"/' $R/claims-batch.jsonl > none.jsonl && "
                  "$L plot --scripts \"$P\" --format svg --out none none.jsonl && "
@@ -379,8 +379,7 @@ static void longest_contexts_say_what_is_claimed(void **state)
                  "grep -qx 'longbp plot: nowhere.jsonl: No such file or directory' said");
 }
 
-// Of trials that several commits have: what they were at each over what they were at the first, and where that
-// changed.
+// Trials of several commits: their values over those at the first commit, and the commits at which they changed.
 static void commits_are_held_against_each_other(void **state)
 {
     struct scratch *scratch = *state;

@@ -1,5 +1,5 @@
-// Plug-ins: one is loaded if it was built from the sources that this program knows of; what is another's, none or
-// not there is unsupported, for a reason that names the file and what builds it.
+// Plug-ins: one is loaded if it was built from this program's sources; another's, an invalid or a missing one is
+// unsupported, with a reason that names the file and its build command.
 #include "kernels/cuda/plugin.h"
 #include "kernels/mpi/plugin.h"
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Tests of the predicted order: it counts what comparing every pair counts.
+// Tests of the predicted order: it equals a comparison of all pairs.
 #include "harness/report/prediction_report.h"
 #include "kernels/base/random.h"
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static struct predicted_order pair_by_pair(const struct predicted_time *times, s
     return order;
 }
 
-// Of few different values, so that many are equal, and some exactly as far apart as counts.
+// Few different values, so that many are equal, and some exactly as far apart as counts.
 static void every_pair_is_counted(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-// Training by preferences learns what can be learned: of pairs of a text and the same letters shuffled the reward
-// margin grows, and held-out pairs are told apart.
+// Training by preferences learns a learnable task: on pairs of a text and its shuffled letters the reward margin
+// grows, and held-out pairs are told apart.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/tensors/safetensors.h"
 #include "kernels/base/random.h"

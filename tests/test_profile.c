@@ -1,5 +1,5 @@
-// Device profiles: those that come with the program, files that are wrong, what is written and read again, and the
-// estimate that a roofline makes of an operation. JSON and messages are written with ' for ".
+// Device profiles: those that come with the program, wrong files, files written and read again, and a roofline's
+// estimate of an operation. JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw
 #include "harness/profile/profile.h"
 #include "kernels/device/ops.h"
@@ -70,8 +70,7 @@ static void the_cards_are_there(void **state)
     }
 }
 
-// What is given behind a profile's name replaces its number; what is not its key, no number or out of bounds is
-// refused.
+// Numbers after a profile's name replace its own; unknown keys, other types and values out of bounds are refused.
 static void numbers_of_another_card(void **state)
 {
     (void)state;
@@ -169,7 +168,7 @@ static void bad_files_are_refused_with_the_place(void **state)
          "," LAUNCH "}",
          "p.json:3:18: key 'reserve_bytes': not less than usable_bytes"},
         {START ",\n'bf16_flops_per_s': {'value': 3e9, 'source': 'e'}}",
-         "bf16_flops_per_s without f32_flops_per_s, which operations in f32 take; add it from the card"},
+         "bf16_flops_per_s without f32_flops_per_s, the rate of f32 operations; add it from the card"},
         {START ",\n'bf16_flops_per_s': {'value': -3e9, 'source': 'e'}}", "p.json:6:31: key 'value': expected"},
         {"{'name': 'p'," MEMORY "," USABLE "," BANDWIDTH "}", "key 'launch_s': missing"},
         {"{'name': 'p'," MEMORY "," USABLE "," LAUNCH "}", "key 'bandwidth_bytes_per_s': missing"},

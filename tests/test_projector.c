@@ -52,7 +52,7 @@ static void all_directions_lose_nothing(void **state)
     device_close(device);
 }
 
-// Of a matrix of several blocks of rows R is what one product makes it.
+// A matrix of several blocks of rows has the R of one product.
 static void blocks_add_up(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-// Published settings over ranks, planned: the contexts that cards hold, the bytes that they send, and how long they
-// wait, beside what papers and guides report.
+// Published settings over ranks, planned: the contexts that cards hold, the bytes sent, and the waits, compared
+// with papers and guides.
 #define _GNU_SOURCE // asprintf
 #include "harness/record/published.h"
 #include "tests/asked.h"
@@ -128,7 +128,7 @@ static void nodes_spare_the_links_between_them(void **state)
         json_decref(record);
         free(json);
     }
-    // Of W bytes 2 (31 / 32) W; or 2 (7 / 8 + 3 / 32) W, which is as much.
+    // 2 (31 / 32) W bytes; or 2 (7 / 8 + 3 / 32) W, which is as much.
     assert_true(fabs(sent[1] - sent[0]) <= 1e-4 * sent[0]);
     assert_true(ms[1] < 0.5 * ms[0]);
 }

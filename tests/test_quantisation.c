@@ -1,4 +1,4 @@
-// Quantisation: the published levels, the nearest codes, and what rounding to them costs at most.
+// Quantisation: the published levels, the nearest codes, and the maximum rounding error.
 #include "kernels/base/random.h"
 #include "kernels/device/quantisation.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-// What ranks say that did not end in time, and who is to blame for it.
+// Answers of ranks that did not end in time, and the rank to blame.
 #include "harness/process/rank_answers.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-// When ranks are done, by what they say to each other: messages, meetings and levels of links by hand, a pipeline
-// over chunks against its closed form, and ranks that wait for each other.
+// Finish times of ranks from their exchanges: messages, collectives and levels of links by hand, a pipeline over
+// chunks against its closed form, and ranks that wait for each other.
 #include "harness/plan/rank_times.h"
 #include <float.h>
 #include <setjmp.h>
@@ -134,7 +134,8 @@ static void a_link_carries_one_message_at_a_time(void **state)
     forget(tellers, 2);
 }
 
-// Of four ranks in nodes of two, each a neighbour near and two far: a third of the bytes near, two thirds far.
+// Four ranks in nodes of two: each has one neighbour in its node and two outside, so a third of the bytes stays in
+// the node.
 static void a_meeting_waits_for_the_last_and_takes_the_slowest_level(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void a_meeting_waits_for_the_last_and_takes_the_slowest_level(void **stat
     forget(tellers, 4);
 }
 
-// What a rank computes meanwhile it does not wait for, and its links have one meeting after another.
+// Transfers of a rank overlap with its computation, and its links carry one exchange after another.
 static void meetings_go_on_while_ranks_compute(void **state)
 {
     (void)state;

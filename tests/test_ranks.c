@@ -1,5 +1,5 @@
-// Ranks: what they send each other, and the methods that take several against one. Started by itself this program
-// starts itself under mpirun, with 1, 2, 3, 4 and 6 ranks.
+// Ranks: their exchanges, and methods over several ranks against one. Started by itself this program starts itself
+// under mpirun, with 1, 2, 3, 4 and 6 ranks.
 #include "methods/schedule/chunks.h"
 #include "tests/fixture.h"
 #include "tests/under_mpirun.h"
@@ -17,7 +17,7 @@ static struct device *opened(enum dtype dtype)
     return device;
 }
 
-// What rank r has at row i, chunk j, before a sum.
+// Rank r's value at row i, chunk j, before a sum.
 static double part_of(size_t r, size_t i, size_t j)
 {
     return sin((double)(1 + r + 7 * i + 31 * j)) * (r % 2 ? 0x1p-10 : 1);

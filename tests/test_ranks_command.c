@@ -138,7 +138,7 @@ static void shared_tokens_have_the_gradient_of_one(void **state)
     json_decref(all);
 }
 
-// What the commands that plan say of several ranks is of one of them.
+// Planning commands report one of several ranks.
 static void plans_are_of_a_rank(void **state)
 {
     struct scratch *scratch = *state;
@@ -165,28 +165,27 @@ static void plans_are_of_a_rank(void **state)
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --parallel data=2 "
                                   "--place-weights host"),
                      2);
-    assert_says(scratch, "err", "ranks of data or sequence send each other what is on their devices");
+    assert_says(scratch, "err", "ranks of data or sequence keep");
     static const struct {
         const char *flags, *reason;
     } refused[] = {
         {"--method streambp --offload inputs --host-memory 1GiB --parallel sequence=2,exchange=ring",
-         "with offload rows of streambp come from the host chunk by chunk"},
+         "with offload streambp loads layers from the host chunk by chunk"},
         {"--method streambp --offload inputs --host-memory 1GiB --parallel sequence=2,exchange=all-to-all",
-         "queries would go to the ranks of their heads for each"},
+         "ranks would exchange heads for each"},
         {"--method full --parallel sequence=3,exchange=all-to-all",
-         "3 ranks cannot have as many each of 4 heads of queries and 2 of keys"},
+         "3 ranks cannot share 4 query heads and 2 key heads"},
         {"--method seco --parallel sequence=2,exchange=ring", "seco takes no sequence ranks"},
         {"--method auto --parallel sequence=2,stage=2", "no exact method can be shared so"},
         {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
-        {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring",
-         "is not seen by keys that go round"},
+        {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring", "ring exchange"},
         {"--method full --parallel sequence=2,exchange=star", "star"},
         {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
         {"--method full --parallel data=2,node=2",
          "2 ranks per node do not divide the 2 ranks of data and sequence into two or more nodes"},
         {"--method full --parallel data=2,sequence=3,node=4", "4 ranks per node do not divide the 6 ranks"},
-        {"--method full --parallel data=2,sequence=2,node=2,sum=engine", "give one of the two"},
-        {"--method full --parallel data=2,sequence=2,node=2,overlap=true", "give one of the two"},
+        {"--method full --parallel data=2,sequence=2,node=2,sum=engine", "\"sum\" is engine"},
+        {"--method full --parallel data=2,sequence=2,node=2,overlap=true", "cannot be combined with \"overlap\""},
         {"--method full --dtype bf16 --gradient-dtype bf16 --like cpu --parallel data=2,sum=engine",
          "adds no bf16"}};
     for (size_t i = 0; i < COUNT(refused); i++) {
@@ -216,12 +215,12 @@ static void a_tied_table_stays_on_the_device(void **state)
                          "$L plan --model qwen2.5-0.5b --context 64 --method seco --chunk 16 --parallel stage=2 "
                          "--place-gradients host"),
                      2);
-    assert_says(scratch, "err", "the gradient of a tied table");
+    assert_says(scratch, "err", "tied embedding");
     assert_int_equal(run(scratch,
                          "$L plan --model qwen2.5-0.5b --context 64 --method seco --chunk 16 --parallel stage=2 "
                          "--segments 2"),
                      2);
-    assert_says(scratch, "err", "give one of the two");
+    assert_says(scratch, "err", "segments of seco");
 }
 
 // Ranks of every kind walk one choice, that of the plan, and take the bytes that it says.

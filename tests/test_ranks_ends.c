@@ -37,7 +37,7 @@ static void assert_nothing_left(const struct scratch *scratch)
     closedir(folder);
 }
 
-// Of a pipeline, and of ranks that sum their gradients, of sequences or of tokens.
+// A rank of a pipeline, of data ranks or of sequence ranks ends.
 static void check_one_of_four_ends(const struct scratch *scratch, const char *parallel)
 {
     char *rest;
@@ -47,7 +47,7 @@ static void check_one_of_four_ends(const struct scratch *scratch, const char *pa
                 {"crash", "crash", "rank 2 of 4: killed by signal SIGABRT"},
                 {"exit", "crash", "rank 2 of 4: ended with exit code 3"},
                 {"oom", "oom", "rank 2 of 4: "},
-                {"fail", "failed", "rank 2 of 4: method null was asked to fail"},
+                {"fail", "failed", "rank 2 of 4: method null failed"},
                 {"ok", "ok", ""}};
     assert_true(asprintf(&rest,
                          "'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'},"
@@ -200,7 +200,7 @@ static bool yields(size_t ranks)
     return found;
 }
 
-// Where the ranks may not run on all of the machine's cores, those that wait leave theirs to the others.
+// If the ranks may not use all of the machine's cores, waiting ranks yield theirs.
 static void ranks_without_cores_yield(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void ranks_die_with_the_sweep(void **state)
     }
 }
 
-// What a run has in the folder for temporary files stays until it ends, whoever begins or ends there meanwhile.
+// A run's temporary files stay until it ends, whatever other runs begin or end there.
 static void a_run_keeps_its_files(void **state)
 {
     struct scratch *scratch = *state;

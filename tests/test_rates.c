@@ -1,6 +1,6 @@
-// Measured rates: between points and beyond them, in a profile and out of it again, in an estimate with its range,
-// where a rate is missing by the roofline, and in a search, whose choice stays that of an exhaustive walk where a
-// larger chunk is the slower one.
+// Measured rates: between points and beyond them, written to a profile and read again, in an estimate with its
+// range, with the roofline where a rate is missing, and in a search, whose choice stays that of an exhaustive
+// search if a larger chunk is slower.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planner.h"
 #include "kernels/device/ops.h"
@@ -114,7 +114,7 @@ static void an_estimate_is_by_the_roofline(void **state)
     device_close(device);
 }
 
-// Of one call of attention in bf16, forward and backward; of its keys all take gradients, or none.
+// One call of attention in bf16, forward and backward; all of its keys take gradients, or none.
 static void attend(struct device *device, struct attention_shape s, bool gradients, double seconds[2])
 {
     size_t rows = s.queries * s.batch, keys = attention_keys(s) * s.batch, cols = s.heads * s.head_dim;
@@ -133,9 +133,8 @@ static void attend(struct device *device, struct attention_shape s, bool gradien
     assert_int_equal(device->status.code, STATUS_OK);
 }
 
-// What own kernels compute in f32 is priced so: the forward as counted, the backward as it is done, seven products
-// for five, or three for three where no key takes gradients. By a rate that is measured nothing is faster than
-// that.
+// Price of own kernels in f32: the forward by its count, the backward by its actual products, seven for five, or
+// three for three without gradients of keys. A measured rate is a lower bound of the time.
 static void attention_in_f32_has_its_rate(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-// Tests of the table of record fields: it has what the program writes and nothing else, and `longbp list fields`
+// Tests of the table of record fields: it has exactly the fields that the program writes, and `longbp list fields`
 // prints it.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/record/record_fields.h"
@@ -67,7 +67,7 @@ static void list_prints_the_table(void **state)
                                         "\ntrial.measure.samples ",
                                         "\ngradient.tensors.NAME.hash ",
                                         "\ncategories.rows[].ms ",
-                                        "bytes     the most live during a step\n",
+                                        "bytes     maximum live bytes during a step\n",
                                         " | null: planned\n"};
     assert_int_equal(run(scratch, "$L list fields"), 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -1,5 +1,5 @@
-// Tests of harness/record/record_read: a record by its own schema, and every way to leave it, named by its key;
-// what is read is what the line's JSON says.
+// Tests of harness/record/record_read: a record by its own schema, and every violation of it, reported by its key;
+// read values are those of the line's JSON.
 #include "harness/record/record_json.h"
 #include "harness/record/record_read.h"
 #include "kernels/base/random.h"
@@ -174,7 +174,7 @@ static void types_are_checked(void **state)
     expect_bad("[]", "a JSON object was expected");
 }
 
-// What is written unlike ours: in other letters than ASCII, with escapes, in numbers that are near the largest.
+// Records in another form than ours: with letters beyond ASCII, escapes, and numbers near the largest.
 static void texts_and_numbers_may_be_any_of_json(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void every_type_is_read(void **state)
     free(line);
 }
 
-// What no record says, or this program does not write.
+// Records with fields that this program does not write.
 static void others_are_refused(void **state)
 {
     (void)state;

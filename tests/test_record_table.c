@@ -63,7 +63,7 @@ static void names_of_columns_are_json(void **state)
            "[\n{\"trial.method.a\\\"b\\n\":7,\"trial.method.c\":{\"d\":\"e\\\"\"}}\n]\n");
 }
 
-// Of each tensor; their names have dots, and not all records have all of them.
+// Columns of each tensor; their names have dots, and not all records have all of them.
 static void parts_of_a_map_are_columns(void **state)
 {
     const struct scratch *scratch = *state;
@@ -74,7 +74,7 @@ static void parts_of_a_map_are_columns(void **state)
            "$L report r.jsonl --format csv --columns gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs",
            "gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs\r\n1.0,\r\n2.0,3.0\r\n");
     assert_refused(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.max_abs",
-                   "NAME in \"gradient.tensors.NAME.max_abs\" stands for a name in the records, as in "
+                   "NAME in \"gradient.tensors.NAME.max_abs\" is a placeholder for a name in the records, as in "
                    "\"gradient.tensors.a.b.max_abs\"");
     assert_refused(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.mox_abs", "no field");
 }
@@ -91,7 +91,7 @@ static void hostile_texts_stay_data(void **state)
            "1\n,=y,\n");
 }
 
-// What is flat is a column without being asked for; what is a table in itself is not.
+// Scalar fields are columns by default; nested tables are not.
 static void all_columns_are_those_of_the_table(void **state)
 {
     const struct scratch *scratch = *state;
@@ -189,23 +189,18 @@ static void the_table_says_what_differs(void **state)
     write_records(scratch,
                   TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
                       TIMED("c", "'seco', 'chunk': 16", 64, "[40]", 3072));
-    expect_lines(
-        scratch, "$L report r.jsonl",
-        "tiny, f32, cpu, batch 1, context 64\n\n"
-        "setting time, ms +- peak_bytes time / full peak / full\n"
-        "full 20.00 5.000 2.00 KiB 1.000 1.000\n"
-        "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n"
-        "seco, chunk 16 20.00 - 3.00 KiB 1.000 1.500\n\n"
-        "2 of 3 ratios of times are of one round and have no interval: `longbp run -rounds 3` gives one\n");
-    // What is not ok has a status; what is planned an estimate, which no time is held against.
+    expect_lines(scratch, "$L report r.jsonl",
+                 "tiny, f32, cpu, batch 1, context 64\n\nsetting time, ms +- peak_bytes time / full peak / "
+                 "full\nfull 20.00 5.000 2.00 KiB 1.000 1.000\nseco, chunk 8 20.00 5.000 1.00 KiB 1.000 "
+                 "0.5000\nseco, chunk 16 20.00 - 3.00 KiB 1.000 1.500\n\n2 of 3 ratios of times come from one "
+                 "round and have no interval: `longbp run -rounds 3` gives one\n");
+    // Failed trials have a status; plans have an estimate, which no time is compared with.
     write_records(scratch, TIMED("a", "'full'", 64, SAMPLES, 2048) PLANNED LOST);
     expect_lines(scratch, "$L report r.jsonl",
-                 "tiny, f32, batch 1, context 64\n\n"
-                 "setting status time, ms +- estimate_ms peak_bytes time / full peak / full\n"
-                 "full, device cpu ok 20.00 5.000 - 2.00 KiB 1.000 1.000\n"
-                 "full, device plan-cpu ok - - 5.000 512 B - 0.2500\n"
-                 "full, device cpu oom - - - > 4.00 KiB - -\n\n"
-                 "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
+                 "tiny, f32, batch 1, context 64\n\nsetting status time, ms +- estimate_ms peak_bytes time / full "
+                 "peak / full\nfull, device cpu ok 20.00 5.000 - 2.00 KiB 1.000 1.000\nfull, device plan-cpu ok - "
+                 "- 5.000 512 B - 0.2500\nfull, device cpu oom - - - > 4.00 KiB - -\n\n1 of 3 rows are planned: "
+                 "bytes are exact, times estimates\n");
 }
 
 #define CHECKED(digit, method, error)                                                                              \
@@ -219,10 +214,9 @@ static void the_gradients_error_is_told(void **state)
     write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75")
                                CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
     expect_lines(scratch, "$L report r.jsonl",
-                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\n"
-                 "full 1e-07 4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\n"
-                 "spaco, chunk 4, budget 2 2e-07 - -\n\n"
-                 "2 of 3 rows draw their chunks: times are means over draws, all else is of the first draw\n");
+                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\nfull 1e-07 "
+                 "4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\nspaco, chunk 4, budget 2 2e-07 - -\n\n2 of 3 "
+                 "rows draw their chunks: times are means over draws, all else describes the first draw\n");
     expect(scratch, table, "1\n");
     // Without a time there is none that is a mean.
     write_records(scratch, CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75"));
@@ -231,11 +225,10 @@ static void the_gradients_error_is_told(void **state)
     write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'seco', 'chunk': 4", "2e-7"));
     expect(scratch, table, "1\n");
     write_records(scratch, CHECKED("a", "'full'", "null") CHECKED("b", "'seco', 'chunk': 4", "2e-7"));
-    expect_lines(
-        scratch, "$L report r.jsonl",
-        "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\n"
-        "full - 4.000 1.000\nseco, chunk 4 2e-07 4.000 1.000\n\n"
-        "1 of 2 ratios of times are of one round and have no interval: `longbp run -rounds 3` gives one\n");
+    expect_lines(scratch, "$L report r.jsonl",
+                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\nfull - 4.000 "
+                 "1.000\nseco, chunk 4 2e-07 4.000 1.000\n\n1 of 2 ratios of times come from one round and have no "
+                 "interval: `longbp run -rounds 3` gives one\n");
     write_records(scratch, CHECKED("a", "'full'", "null") CHECKED("b", "'seco', 'chunk': 4", "null"));
     assert_int_equal(run(scratch, table), 1);
 }
@@ -272,13 +265,13 @@ static void what_tells_rows_apart_is_said_of_each(void **state)
     write_records(scratch, SAMPLED("1", 1, "'loss': 'sampled'") SAMPLED("2", 2, "'loss': 'all'"));
     expect_lines(scratch, "$L report r.jsonl --columns setting",
                  "setting\nspaco, chunk 32, budget 1\nspaco, chunk 32, budget 2, loss all\n");
-    // What all have is said of none.
+    // Values that all rows share are in none.
     write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED));
     expect_lines(scratch, "$L report r.jsonl --columns setting",
                  "setting\nspaco, chunk 32, budget 1\nspaco, chunk 32, budget 2\n");
 }
 
-// Rounds are records of one trial: a table has the samples of all. What another build measured is another matter.
+// Rounds are records of one trial: a table has the samples of all. Records of other builds are separate.
 static void what_has_several_records_is_told(void **state)
 {
     const struct scratch *scratch = *state;
@@ -287,14 +280,13 @@ static void what_has_several_records_is_told(void **state)
     write_records(scratch,
                   TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
                       TIMED("a", "'full'", 64, "[40]", 2048) TIMED("a", "'full'", 64, "[50]", 2048));
-    expect_lines(
-        scratch, "$L report r.jsonl",
-        "tiny, f32, cpu, batch 1, context 64\n\n"
-        "setting time, ms +- peak_bytes time / full peak / full\n"
-        "full 30.00 10.00 2.00 KiB 1.000 1.000\n"
-        "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n\n" // of dashes one is left in what follows
-        "1 of 2 rows have the samples of several rounds: `longbp report -all` shows each\n\n"
-        "1 of 2 ratios of times are of one round and have no interval: `longbp run -rounds 3` gives one\n");
+    expect_lines(scratch, "$L report r.jsonl",
+                 "tiny, f32, cpu, batch 1, context 64\n\n"
+                 "setting time, ms +- peak_bytes time / full peak / full\n"
+                 "full 30.00 10.00 2.00 KiB 1.000 1.000\n"
+                 "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n\n" // of dashes one is left in what follows
+                 "1 of 2 rows have the samples of several rounds: `longbp report -all` shows each\n\n1 of 2 ratios "
+                 "of times come from one round and have no interval: `longbp run -rounds 3` gives one\n");
     assert_int_equal(run(scratch, "$L report r.jsonl --where method=seco"), 0);
     assert_silent(scratch, rounds);
     assert_int_equal(run(scratch, "$L report r.jsonl --where method=full"), 0);
@@ -311,11 +303,10 @@ static void what_has_several_records_is_told(void **state)
     write_records(scratch, TIMED("a", "'full'", 64, SAMPLES, 2048) OTHER_BUILD(7) OTHER_BUILD(8));
     assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
     assert_says(scratch, "out", "\n1 of 1 rows have the samples of several rounds: ");
-    assert_says(scratch, "out",
-                "\n1 of 1 rows are the last of several records of their trial, which other builds ");
+    assert_says(scratch, "out", "\n1 of 1 rows are the last of several records of their trial by other builds ");
 }
 
-// What a record of an earlier version does not say is the default, and differs from what another one says.
+// Fields that an earlier version did not write have the default, and differ from other values.
 static void what_is_not_said_differs_too(void **state)
 {
     const struct scratch *scratch = *state;
@@ -373,7 +364,7 @@ static void a_table_has_the_columns_and_order_that_are_asked_for(void **state)
                                       "'" method "'}}, 'samples_ms': [" #median "], 'median_ms': " #median ", "    \
                                       "'provenance': {'cpu': 'A CPU', 'threads': 2, 'blas': '" blas "'}}\n"
 
-// Of two machines, which may have one name, the times are no share of one another, and rows say which it was.
+// Times of two machines, even of one name, have no ratio, and rows name the machine.
 static void ratios_are_of_one_machine(void **state)
 {
     const struct scratch *scratch = *state;
@@ -392,7 +383,7 @@ static void ratios_are_of_one_machine(void **state)
                                ON("e", "checkpoint", "B 1, core Cooperlake", 6));
     expect_lines(scratch, "$L report r.jsonl --columns method,time_ratio",
                  "method time / full\nfull 1.000\nfull -\nfull 1.000\ncheckpoint 1.200\n");
-    // What is planned was measured on none.
+    // Plans were measured on no machine.
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) PLANNED);
     expect_lines(scratch, "$L report r.jsonl --columns setting",
                  "setting\nfull, device cpu\nfull, device plan-cpu\n");
@@ -404,8 +395,8 @@ static void ratios_are_of_one_machine(void **state)
                                       "{'name': '" method "'}}, 'samples_ms': [" #median                           \
                                       "], 'median_ms': " #median ", 'peak_bytes': 1024}\n"
 
-// The machine slows down from round to round, and the rounds have another order each: full takes 10, 20 and 80 ms,
-// checkpoint 11, 24 and 104, which is 1.1, 1.2 and 1.3 times as long. Where rounds are rows each has its own
+// The machine slows down from round to round, and the rounds have different orders: full takes 10, 20 and 80 ms,
+// checkpoint 11, 24 and 104, which is 1.1, 1.2 and 1.3 times as long. If rounds are rows, each has its own
 // baseline.
 static void ratios_are_of_rounds_in_turn(void **state)
 {
@@ -420,10 +411,10 @@ static void ratios_are_of_rounds_in_turn(void **state)
     expect_lines(scratch, "$L report r.jsonl --all --columns method,time_ratio",
                  "method time / full\nfull 1.000\ncheckpoint 1.100\ncheckpoint 1.200\nfull 1.000\nfull 1.000\n"
                  "checkpoint 1.300\n");
-    // Of one round there is no interval, and the report says so.
+    // One round has no interval, and the report says so.
     write_records(scratch, ROUND("a", "full", 64, 10) ROUND("b", "checkpoint", 64, 11));
     assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
-    assert_says(scratch, "out", "1 of 2 ratios of times are of one round and have no interval");
+    assert_says(scratch, "out", "1 of 2 ratios of times come from one round and have no interval");
 }
 
 // From context to context the baseline is one method with its options, which the title names; without it there is
@@ -494,9 +485,9 @@ static void every_key_and_option_is_a_column(void **state)
     assert_refused(scratch, "$L report r.jsonl --where status=crash --columns method,chunk",
                    "\"status\" is ok there");
     assert_refused(scratch, ": >none.jsonl; $L report none.jsonl --where status=crash --columns method,chunk",
-                   "no records: there is nothing to sum up");
-    assert_refused(scratch, "$L report none.jsonl --format csv", "no records: there is nothing to sum up");
-    assert_refused(scratch, "$L report none.jsonl --format json", "no records: there is nothing to sum up");
+                   "no records");
+    assert_refused(scratch, "$L report none.jsonl --format csv", "no records");
+    assert_refused(scratch, "$L report none.jsonl --format json", "no records");
 }
 
 // Each format writes its own signs so that they are read as text.

@@ -1,5 +1,5 @@
-// What a record derives from what was measured: medians and means, rates and shares, bounds, ranges of predictions,
-// energy; held against numbers worked out by hand.
+// Derived values of a record: medians and means, rates and shares, bounds, ranges of predictions, energy; compared
+// with numbers worked out by hand.
 #include "harness/record/record_json.h"
 #include "harness/trial/trial_record.h"
 #include "tests/trial_of.h"
@@ -76,7 +76,7 @@ static void expect(struct measured *result, const struct expected *fields, size_
 
 #define LIST(...) number_list_copy((double[]){__VA_ARGS__}, COUNT(((double[]){__VA_ARGS__})))
 
-// Of an odd number of samples the one in the middle, of an even one the mean of the two.
+// The median of an odd number of samples is the middle one, of an even number the mean of the middle two.
 static void rates_are_of_the_median(void **state)
 {
     (void)state;
@@ -99,8 +99,8 @@ static void rates_are_of_the_median(void **state)
     EXPECT(two, {"median_ms", 25}, {"flops_per_s", 2.4e11}, {"host_launch_ms", NAN});
 }
 
-// Of draws the mean and its standard error count; the FLOPs are draw 0's, and so is their time; an estimate has no
-// model FLOPs.
+// Draws have a mean with a standard error; the FLOPs, and their time, are draw 0's; an estimate has no model
+// FLOPs.
 static void draws_have_a_mean(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void predictions_have_a_range(void **state)
     EXPECT(none, {"estimate_ms", NAN}, {"flops", NAN}, {"launches", NAN});
 }
 
-// Of a time line longer than is kept neighbours go, never the highest of them.
+// A time line that is too long loses neighbours, never the highest of them.
 static void thinning_keeps_peaks(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-// Tests of harness/record/recorded_method: what hooks say of a record's method, and what a paper's point matches.
+// Tests of harness/record/recorded_method: properties of a record's method, and matches with a paper's points.
 // JSON is written with ' for ".
 #include "harness/record/recorded_method.h"
 #include "tests/quoted.h"
@@ -61,7 +61,7 @@ static void what_a_point_matches(void **state)
         {"seco", 64, 8, 512, "{'name': 'seco', 'chunk': 64}", false},
         {"spaco", 64, 8, 1024, "{'name': 'spaco', 'chunk': 64, 'budget': 8}", true},
         {"spaco", 64, 8, 1024, "{'name': 'spaco', 'chunk': 64, 'budget': 7}", false},
-        // Of four chunks no more than four are drawn.
+        // At most four of four chunks are drawn.
         {"spaco", 64, 8, 256, "{'name': 'spaco', 'chunk': 64, 'budget': 4}", true},
         {"spaco", 64, 8, 256, "{'name': 'spaco', 'chunk': 64, 'budget': 3}", false},
         {"spaco", 64, 8, 0, "{'name': 'spaco', 'chunk': 64, 'budget': 4}", false},
@@ -81,7 +81,7 @@ static void what_a_point_matches(void **state)
     }
 }
 
-// What an estimate's time is held against is a method, and exact.
+// The baseline of an estimate's time is a method, and exact.
 static void who_is_estimated(void **state)
 {
     (void)state;

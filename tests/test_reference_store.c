@@ -1,5 +1,5 @@
-// Tests of reference_store: what a trial took is found by those of the same setting and by no other; a torn end is
-// none; and a sweep's gradient errors are those of trials that take their reference themselves.
+// Tests of reference_store: a stored reference is found by trials of the same setting and by no other; an
+// incomplete end is ignored; and a sweep's gradient errors are those of trials that compute their own reference.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/machine/environment.h"
 #include "harness/trial/reference_store.h"

@@ -1,6 +1,6 @@
-// Tests that a device's memory, and the host's beside it, may be refused at any call: with every allocation of a
-// step refused in turn, the first to the last, the step is out of memory, and everything that it had is released.
-// Every method on every device that is named, "cpu" if none is; what it keeps on the host too.
+// Tests of refused memory, of the device and of the host: with every allocation of a step refused in turn, the
+// first to the last, the step is out of memory and releases all its memory. Every method, also with offload, on
+// every device that is named, "cpu" if none is.
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>

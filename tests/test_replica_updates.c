@@ -1,4 +1,4 @@
-// Updates of replicas: what an optimizer makes of weights at every level of ZeRO. Started by itself this program
+// Updates of replicas: an optimizer's update of weights at every level of ZeRO. Started by itself this program
 // starts itself under mpirun, with 2, 3 and 4 ranks.
 #include "kernels/trainer/trainer.h"
 #include "tests/replicas.h"
@@ -59,7 +59,7 @@ static struct fixture updated_fixture(const struct updated *u)
 
 enum { STEPS = 3 };
 
-// What the first rank makes of the weights, all by itself. To be freed.
+// The first rank's own update of the weights. The caller frees it.
 static double *update_alone(const struct updated *u, size_t *count)
 {
     double *weights = NULL;

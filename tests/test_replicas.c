@@ -10,7 +10,7 @@ static void check_replicas(const struct method *method, const struct setting *s,
                 (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1}, ALL);
 }
 
-// Of settings and methods those that ranks of this number are tried with: others of another number.
+// Whether this number of ranks tests a setting and method: each number tests others.
 static bool is_tried(size_t combination)
 {
     return is_chosen(combination + world.comm.size, 6);

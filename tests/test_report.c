@@ -1,5 +1,5 @@
-// Tests of harness/report/report and pairing: which record is held against which point, the ratios and slopes,
-// what is printed, and what is refused. JSON is written with ' for ".
+// Tests of harness/report/report and pairing: the point that each record is compared with, the ratios and slopes,
+// the output, and refusals. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/plot/figure.h"
 #include "harness/report/report.h"
@@ -33,7 +33,7 @@ static bool report(const struct scratch *scratch, bool markdown, char **text, st
     return report_of(scratch, markdown, false, text, status);
 }
 
-// Of another experiment.
+// Published points of another experiment.
 static const char other[] = "# P\nmethod,context,seconds\nseco,1,1\n";
 
 // The report, squeezed, of these records beside these published points, to be freed.
@@ -113,8 +113,8 @@ static void predictions_are_held_against_times(void **state)
     free(text);
 }
 
-// What a machine lost since its profile was measured is taken out sample by sample, and stands beside what it did
-// not lose.
+// The report divides each sample by its slowdown since the calibration, and shows the result beside the undivided
+// samples.
 static void slowdowns_are_taken_out(void **state)
 {
     // 50, 100 and 200 ms at once, half and a quarter of the speed: 50 each; the other 40 by its first and last
@@ -165,7 +165,7 @@ static void points_are_held_against_their_records(void **state)
     free(records);
 }
 
-// What differs in any option or key but the context is another curve, called by what differs.
+// Records that differ in an option or key other than the context are separate curves, named by the difference.
 static void curves_are_of_one_setting(void **state)
 {
     const struct scratch *scratch = *state;
@@ -209,7 +209,7 @@ static void times_of_plans_are_called_estimates(void **state)
     free(records);
 }
 
-// Of a method that draws its chunks the mean over draws is ours, with how many they had; one draw is none.
+// The value of a method that draws chunks is the mean over draws, with the number of chunks; one draw has none.
 static void times_of_draws_say_how_many_chunks(void **state)
 {
     static const char published[] = "# P\nmethod,chunk,context,seconds\nspaco,64,1024,2.048\nseco,64,1024,1\n";
@@ -350,7 +350,7 @@ static void where_a_steps_time_goes(void **state)
                                            "| head | 2 | 20.000 | 20.0 % |", NULL};
     expect_words(squeezed(text), markdown);
     free(text);
-    // Of a method that draws its chunks it is one draw that is taken apart.
+    // The categories of a method that draws chunks are those of one draw.
     char *end = strstr(records, "\"median_ms\""), *drawn;
     assert_true(asprintf(&drawn, "%.*s\"drawn_chunks\": [1, 3], \"sample_chunks\": [2, 0], \"mean_ms\": 80, %s",
                          (int)(end - records), records, end) > 0);
@@ -376,7 +376,7 @@ static void without_anything_to_compare_it_says_what_there_is(void **state)
     status = (struct status){0};
     scratch_text(scratch, "other-time.csv", other);
     assert_false(report_of(scratch, false, true, &text, &status));
-    assert_non_null(strstr(status.message, "none says where its step's time goes"));
+    assert_non_null(strstr(status.message, "a step's time by category"));
     assert_non_null(strstr(status.message, "experiments with published points: other"));
     free(text);
     status = (struct status){0};

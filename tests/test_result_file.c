@@ -1,4 +1,4 @@
-// Tests of harness/result_file: what is read, what is forgiven, and what is refused at its line.
+// Tests of harness/result_file: read records, tolerated deviations, and errors with their line.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/record/result_file.h"
 #include "harness/record/result_ids.h"

@@ -1,4 +1,4 @@
-// Tests of harness/compare/round_times.h: what a trial took in a round, computed by hand, and which records are
+// Tests of harness/compare/round_times.h: a trial's time in a round, computed by hand, and the records that are
 // rounds.
 #include "harness/compare/round_times.h"
 #include <math.h>
@@ -138,7 +138,7 @@ static void samples_are_held_against_their_draws(void **state)
     assert_string_equal(times.unusable, "no draw has a chunk");
     free(times.base);
     times = TAKE(base, empty, false);
-    assert_string_equal(times.unusable, "the samples are of other draws of chunks");
+    assert_string_equal(times.unusable, "the samples have other draws of chunks");
     assert_true(times.rounds == 0 && times.left_out == 4);
 }
 

@@ -1,4 +1,4 @@
-// Rounds of one trial as one record: the samples of all, and what follows from them.
+// Rounds of one trial as one record: the samples of all, and values derived from them.
 #define _GNU_SOURCE // asprintf
 #include "harness/record/rounds.h"
 #include "harness/record/step_time.h"

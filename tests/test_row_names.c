@@ -1,5 +1,5 @@
-// Tests of what rows and curves are called: options that are lists, keys whose value follows from the dtype; and of
-// how they are chosen by lists.
+// Tests of names of rows and curves: options that are lists, keys whose value follows from the dtype; and choices
+// by lists.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/words.h"
@@ -65,8 +65,8 @@ static void lists_choose_records_and_curves(void **state)
     expect_printed(scratch, "cat p/e-memory.tsv", curve);
 }
 
-// What an accumulator's dtype is by default says nothing beside the model's; where it says something in any row it
-// is said of all.
+// An accumulator's dtype is left out where it is the model's default; if any row has another, all rows name
+// theirs.
 static void defaults_of_the_dtype_are_not_said(void **state)
 {
     const struct scratch *scratch = *state;

@@ -1,5 +1,5 @@
-// `longbp run` against a shell and a user: streams that are closed, result files that are not its own, that go
-// away, or that hold no result. The trials are method `null`, which does what it is asked.
+// `longbp run` with a shell and a user: closed streams, result files of others, that disappear, or that hold no
+// result. The trials are method `null`, which does what its options say.
 #define _GNU_SOURCE // asprintf
 #include "harness/record/result_file.h"
 #include "tests/program.h"
@@ -69,7 +69,7 @@ static void a_trial_is_named_by_how_its_id_begins(void **state)
 #define SEEDS "$L run spec.json --axis seed=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 --trial "
     snprintf(command, sizeof command, SEEDS "%.8s > found && grep -q '\"id\": *\"%.32s\"' found", ids, ids);
     expect(scratch, command, 0, NULL);
-    // Of more ids than there are digits some begin alike.
+    // More ids than digits: some begin alike.
     expect(scratch,
            "$L run spec.json --axis seed=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 --list | cut -c 1 | "
            "sort | uniq -d | head -n 1 > digit",
@@ -115,8 +115,8 @@ static void what_would_do_nothing_is_refused(void **state)
     expect(scratch, "$L run spec.json --json --out r.jsonl", 2, "--json is of --list");
     expect(scratch, "$L run spec.json --json --dry-run --out r.jsonl", 2, "--json is of --list");
     expect(scratch, "$L run spec.json --json --list", 0, NULL);
-    expect(scratch, "$L run spec.json --out -", 2, "--out -: results go to a file");
-    expect(scratch, "$L run spec.json --against $L --against-out -", 2, "--against-out -: results go to a file");
+    expect(scratch, "$L run spec.json --out -", 2, "--out -: results need a file");
+    expect(scratch, "$L run spec.json --against $L --against-out -", 2, "--against-out -: results need a file");
     expect(scratch, "test ! -e r.jsonl && test ! -e ./-", 0, NULL);
     expect(scratch, "test $($L run spec.json --out /dev/stdout | wc -l) = 3", 0, NULL); // as it says
     expect(scratch, "$L run spec.json --out ./- && mv ./- r.jsonl", 0, NULL);
@@ -186,8 +186,8 @@ static void files_that_are_not_results_are_left_alone(void **state)
     // Results are no spec, and one that reads them is another command.
     expect(scratch, "$L run spec.json --out r.jsonl; head -n 1 r.jsonl > one.jsonl; ", 0, NULL);
     expect(scratch, "$L run r.jsonl", 2,
-           "r.jsonl: these are results, not the spec of an experiment; `longbp report`");
-    expect(scratch, "$L run one.jsonl --list", 2, "one.jsonl: these are results, not the spec");
+           "r.jsonl: is a result file, not the spec of an experiment; `longbp report`");
+    expect(scratch, "$L run one.jsonl --list", 2, "one.jsonl: is a result file");
     // Behind records that are ours, too.
     expect(scratch, "$L run spec.json --out r.jsonl && printf 'a note' >> r.jsonl && cp r.jsonl before", 0, NULL);
     expect(scratch, "$L run spec.json --out r.jsonl; code=$?; cmp r.jsonl before && exit $code", 2, "r.jsonl:4");
@@ -280,7 +280,7 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     expect(scratch,
            "LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda,cpu --axis behaviour=ok", 0,
            "3 ok, 3 unsupported");
-    // Of two builds each needs one.
+    // A comparison of two builds needs both.
     expect(scratch,
            "printf '#!/bin/sh\\ntest \"$1\" = --version && echo longbp 0; exec false\\n' > other && chmod +x "
            "other; rm r.jsonl; "
@@ -293,7 +293,7 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     " 'measure': {'warmup': 0, 'samples': 1, 'gradient': 'none'},"                                                 \
     " 'axes': {'context': [8, 32], 'method': ['full', {'name': 'spaco', 'chunk': 8, 'budget': 2}]}}"
 
-// What a trial takes is listed with it: exact bytes, by a profile seconds, or that it would not fit.
+// A trial's list entry has its exact bytes, with a profile its seconds, or that it would not fit.
 static void the_list_says_what_trials_take(void **state)
 {
     struct scratch *scratch = *state;
@@ -323,7 +323,7 @@ static void the_list_says_what_trials_take(void **state)
            0, NULL);
 }
 
-// Of a method that is chosen, what the choice takes; of stages what the one takes that takes the most.
+// Method auto has its choice's values; stages have those of the largest one.
 static void the_list_knows_choices_and_stages(void **state)
 {
     struct scratch *scratch = *state;
@@ -382,8 +382,7 @@ static void a_dry_run_says_what_it_would_take(void **state)
         0, NULL);
     expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --profile rtx-3090", 0, NULL);
     assert_says(scratch, "out", " s of steps in 2 of them, predicted\n");
-    assert_says(scratch, "err",
-                "longbp: profile rtx-3090 is of a card, but trials run on the CPU: estimates of time");
+    assert_says(scratch, "err", "longbp: profile rtx-3090 describes a card, but trials run on the CPU");
     expect(scratch, "$L run spec.json --list --axis dtype=f32,bf16 --axis device=plan --profile rtx-3090", 0,
            "longbp: profile rtx-3090 is of a card, but trials are planned as on the CPU");
     assert_int_equal(line_count(scratch, "err"), 1);
@@ -391,7 +390,7 @@ static void a_dry_run_says_what_it_would_take(void **state)
     assert_int_equal(line_count(scratch, "err"), 0);
     expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --memory-limit 1KiB", 0, NULL);
     assert_says(scratch, "out", "; 2 would run out of memory");
-    expect(scratch, "$L run spec.json --dry-run --list", 2, "--dry-run tells what is left");
+    expect(scratch, "$L run spec.json --dry-run --list", 2, "--dry-run lists");
     expect(scratch, "$L run spec.json --list --against $L", 2, "--list measures nothing");
 }
 
@@ -416,7 +415,7 @@ static void old_results_move_to_a_name_that_is_free(void **state)
     expect(scratch, "$L run spec.json --out r.jsonl --fresh && test -L r.jsonl && cmp disk/r.jsonl.bak old", 0,
            NULL);
     expect_records(scratch, TRIALS);
-    // What is not a file is not replaced.
+    // Only regular files are replaced.
     expect(scratch, "rm disk/r.jsonl.bak; mkfifo disk/r.jsonl.bak; $L run spec.json --out r.jsonl --fresh", 2,
            "r.jsonl: cannot move it to disk/r.jsonl.bak: File exists");
     expect(scratch, "test -p disk/r.jsonl.bak", 0, NULL);

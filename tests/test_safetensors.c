@@ -1,4 +1,4 @@
-// Tests of harness/safetensors: what is written is read back; each kind of damage is refused with its reason.
+// Tests of harness/safetensors: written tensors are read back; each kind of damage is refused with its reason.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/tensors/safetensors.h"
 #include "tests/scratch.h"

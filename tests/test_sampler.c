@@ -1,5 +1,5 @@
-// Samplers of chunks: the probability of every set that can be drawn, against what methods/README.md says of each
-// chunk; that draws come so often; and the factors that go with them.
+// Samplers of chunks: the probability of every possible set, against each chunk's in methods/README.md; the
+// frequency of draws; and their factors.
 #include "methods/sampler.h"
 #include <math.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static struct index_list set_of(unsigned bits)
     return set;
 }
 
-// Of chunk i, counted from 0, where `taken` to its right were.
+// Probability of chunk i, counted from 0, with `taken` drawn to its right.
 static double probability(const struct spaco_options *o, size_t i, size_t taken)
 {
     double t = (double)o->budget, min = o->minimum > 0 ? o->minimum : t / (2.0 * K);
@@ -106,7 +106,7 @@ static void sets_have_their_probabilities(void **state)
     }
 }
 
-// Of all sets, and of chunks too many for that the binomial distribution.
+// Sums over all sets, or for too many chunks by the binomial distribution.
 static void few_draws_have_more(void **state)
 {
     (void)state;

@@ -114,7 +114,7 @@ static void a_peak_is_of_the_first_draw(void **state)
     json_decref(record);
 }
 
-// What a step of shared rows is rounded by is no matter of the sequences apart: were it, a wrong one would pass.
+// Rounding of a step with shared rows is separate from that of its sequences: otherwise a wrong step would pass.
 static void a_wrong_step_of_shared_rows_fails(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-// Segments: a walk that keeps the inputs of some rows alone has the same gradients, bit for bit; it keeps and runs
-// twice what the formulas say.
+// Segments: a step that keeps only some layers' inputs has the same gradients, bit for bit; kept bytes and
+// recomputation are those of the formulas.
 #include "harness/machine/environment.h"
 #include "methods/schedule/chunks.h"
 #include "methods/schedule/segments.h"
@@ -114,8 +114,8 @@ static void cut(size_t *sizes, size_t count, size_t i, size_t left, struct segme
 static void sizes_keep_least(void **state)
 {
     (void)state;
-    // Of rows; of chunks with grouped heads, and with as many key heads as query heads; of rows that keep what
-    // attention gives.
+    // Costs of full-row schedules; of chunks with grouped heads and with as many key heads as query heads; of
+    // schedules that keep attention's results.
     static const struct segment_cost costs[] = {
         {2, 2, -2, -2, 0}, {2, 3, 0, 2, 0}, {1, 4, 0, 1, 0}, {4, 1, 0, 4, 0}, {2, 5, -2, -5, 0}};
     for (size_t i = 0; i < COUNT(costs); i++) {
@@ -164,7 +164,7 @@ static struct work work_of(const struct fixture *f, struct span chunk)
     return work;
 }
 
-// What segments add, as row.h and chunk_schedule.h say. sizes: from the top.
+// Cost of segments, as row.h and chunk_schedule.h state. sizes: from the top.
 static double added(const struct fixture *f, bool chunks, bool inner, const size_t *sizes, size_t count)
 {
     double flops = 0;
@@ -323,8 +323,8 @@ static void bad_input_is_refused(void **state)
         const char *text, *says;
     } cases[] = {{"segments=4", "4 segments are more than the model's 3 layers"},
                  {"segment_starts=1,2", "the first of segment_starts is 0, the lowest layer; found 1"},
-                 {"segment_starts=0,2,1", "segment_starts: 1 comes after 2; give them in order, each once"},
-                 {"segment_starts=0,1,1", "segment_starts: 1 comes after 1; give them in order, each once"},
+                 {"segment_starts=0,2,1", "segment_starts: 1 follows 2"},
+                 {"segment_starts=0,1,1", "segment_starts: 1 follows 1"},
                  {"segment_starts=0,3", "segment_starts: there is no layer 3, they are 0 to 2"},
                  {"segment_starts=0,2 segments=2", "segments and segment_starts say the same; give one of them"},
                  {"segments=3", NULL},

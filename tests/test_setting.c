@@ -1,4 +1,4 @@
-// Tests of settings in words: what pictures are called and say of what their records have in common. JSON is
+// Tests of settings in words: names of pictures, and captions about values that their records share. JSON is
 // written with ' for ".
 #include "harness/spec/trial_keys.h"
 #include "harness/table/setting.h"
@@ -43,8 +43,8 @@ static void pictures_name_the_objective(void **state)
         json_decref(settings[i]);
 }
 
-// What changes a plan or a run is said where it is not the default; pictures that differ in it have the same words
-// in their names.
+// Descriptions name keys that change a plan or a run and are not the default; pictures that differ in them have
+// the same words in their names.
 static void descriptions_name_what_is_not_the_default(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void descriptions_name_what_is_not_the_default(void **state)
         json_decref(settings[i]);
 }
 
-// What all runs have is in no name, nor is the default in which they differ.
+// Names leave out the values that all runs share, and the default of a key in which they differ.
 static void names_have_what_differs_alone(void **state)
 {
     (void)state;

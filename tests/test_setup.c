@@ -1,5 +1,4 @@
-// Tests of setup: what a trial may keep on the host, and that a step predicts something. JSON is written with ' for
-// ".
+// Tests of setup: a trial's limits on the host, and a step without targets. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/step/setup.h"
 #include "tests/scratch.h"
@@ -50,7 +49,7 @@ static void without_a_target_there_is_no_loss(void **state)
                  {"'context': 2", NULL, NULL},
                  {"'context': 9, 'documents': 1", NULL, "no document has two tokens"},
                  {"'context': 9, 'documents': [1, 1, 2]", NULL, NULL},
-                 {"'context': 2", unlabelled.text, "none: labels are -100 everywhere"},
+                 {"'context': 2", unlabelled.text, "none: all labels are -100"},
                  {"'context': 2", labelled.text, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1200];

@@ -1,5 +1,5 @@
-// Sequences that share a prompt, which is walked once: loss and gradient of a step are those of the sequences one
-// by one, for every exact method, objective and chunk; what is counted and planned is what is walked.
+// Sequences that share a prompt, which is computed once: loss and gradient of a step are those of the sequences
+// one by one, for every exact method, objective and chunk; counts and plans are those of the shared schedule.
 #include "harness/machine/environment.h"
 #include "kernels/model/flops.h"
 #include "tests/fixture.h"
@@ -245,7 +245,7 @@ static void flops_are_of_what_is_walked(void **state)
                              : apart * SEQUENCES;
             double heads = (double)(f.config.heads * f.config.head_dim * f.config.layers);
             attention[n] = 14 * heads * pairs; // forward 4 per pair and element of a head, backward 10
-            // What a forward is counted as: 4 of those, and every token's share of the rest.
+            // Count of a forward pass: 4 of those, and every token's share of the rest.
             double forward = model_forward_flops(&f.config, &f.lora, &f.batch) - attention[n] * 4 / 14;
             double model = model_flops(&f.config, &f.lora, &f.batch) - attention[n] * 12 / 14;
             assert_true(fabs(model - 3 * forward) <= 1e-12 * model);

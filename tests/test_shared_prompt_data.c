@@ -1,6 +1,5 @@
-// Sequences that share a prompt, from a trial's keys and files to the step: what rows they are put into, that the
-// step is that of the sequences one by one, that a plan knows its bytes and FLOPs, and what is said of what cannot
-// be. JSON is written with ' for ".
+// Sequences that share a prompt, from a trial's keys and files to the step: their rows, a step equal to that of
+// the sequences one by one, planned bytes and FLOPs, and refusals. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/data/shared_prompt.h"
 #include "harness/machine/environment.h"
@@ -59,13 +58,11 @@ static void sequences_are_put_into_rows(void **state)
     struct batch_data data = sequences_of(4, 6, true);
     struct status status = {0};
     assert_false(shared_prompt_pack(&data, 4, "f", &status));
-    assert_string_equal(status.message,
-                        "f: ids[2, 0] is 7, but ids[0, 0] is 1: sequences 0 to 3 are one group, so they "
-                        "begin with one prompt; let \"group\" say how many sequences have one");
+    assert_string_equal(status.message, "f: ids[2, 0] is 7, but ids[0, 0] is 1: sequences 0 to 3 are one group");
     batch_data_free(&data);
 }
 
-// What a step of a trial came to on a device.
+// Result of a trial's step on a device.
 struct outcome {
     double loss, *gradients;
     size_t gradient_count, context, batch;
@@ -131,7 +128,7 @@ static void check_trial(const char *json, size_t context, size_t batch)
     trial_free(&trial);
 }
 
-// Of random tokens under every objective that the table has, method by method.
+// Random tokens under every objective of the table, method by method.
 static void a_step_is_that_of_the_sequences_and_its_plan_knows_it(void **state)
 {
     (void)state;
@@ -251,12 +248,12 @@ static void what_cannot_be_shared_is_said(void **state)
     } cases[] = {
         {"--batch odd --group 2", "odd: ids[1, 0] is 9, but ids[0, 0] is 3: sequences 0 to 1 are one group"},
         {"--batch cut --group 2", "cut: has a tensor \"documents\", but sequences of a group share a prompt"},
-        {"--batch batch --group 4",
-         "key \"group\": a batch of 2 sequences is no number of groups of 4: it is to be a multiple, such as 4"},
-        {"--batch batch --prompt 2", "key \"prompt\": batch says by its labels where prompts end; leave this out"},
-        {"--batch 4 --context 8 --group 2", "key \"group\": shares a prompt; give its tokens, \"prompt\""},
-        {"--batch 4 --context 8 --group 2 --prompt 8", "key \"prompt\": leaves nothing to predict of 8 tokens"},
-        {"--batch 4 --context 8 --group 2 --prompt 4 --documents 4", "key \"group\": shares a prompt, which"},
+        {"--batch batch --group 4", "key \"group\": a batch of 2 sequences is no multiple of group 4"},
+        {"--batch batch --prompt 2", "key \"prompt\": the labels of batch mark where prompts end"},
+        {"--batch 4 --context 8 --group 2", "key \"group\": requires a shared prompt"},
+        {"--batch 4 --context 8 --group 2 --prompt 8", "key \"prompt\": leaves none of 8 tokens"},
+        {"--batch 4 --context 8 --group 2 --prompt 4 --documents 4",
+         "key \"group\": cannot be combined with \"documents\""},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char command[400];
@@ -273,7 +270,7 @@ static void what_cannot_be_shared_is_said(void **state)
                                   "--optimizer sgd --method spaco --chunk 1 --budget 50%"),
                      2);
     char *err = text_of(scratch, "err");
-    if (!strstr(err, "a share is of chunks, and each micro-batch has as many as"))
+    if (!strstr(err, "give a number instead of a share"))
         fail_msg("%s", err);
     free(err);
 }

@@ -1,5 +1,5 @@
-// Shares: a budget that a spec gives as a share of the chunks, "25%", runs as a number of them, which differs from
-// context to context; in records, tables, conditions and comparisons it stays the share that was asked for.
+// Shares: a budget that a spec gives as a share of the chunks, "25%", runs as a number of them, which depends on
+// the context; in records, tables, conditions and comparisons it stays a share.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/words.h"

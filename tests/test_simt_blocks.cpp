@@ -1,6 +1,5 @@
-// The CUDA device's own kernels that are no operation of its table: what the blocks of attention's backward need
-// besides cuDNN (attention_blocks.h), and copies between any two dtypes; run on the CPU by tests/simt, in f64, f32
-// and bf16.
+// The CUDA device's own kernels outside its table of operations: attention's backward besides cuDNN
+// (attention_blocks.h), and copies between any two dtypes; run on the CPU by tests/simt, in f64, f32 and bf16.
 #include "kernels/cuda/kernels/attention_blocks.h"
 #include "tests/simt/array.h"
 #include "tests/simt/device.h"
@@ -11,7 +10,7 @@ namespace
 
 const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
 struct device *simt_device; // of any dtype: what is tested here goes by dtypes of tensors
-// What numbers of a dtype are summed in, and may be accumulated in.
+// Dtype of sums over numbers of a dtype, and a possible accumulator.
 enum dtype wide(enum dtype dtype)
 {
     return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
@@ -61,7 +60,7 @@ void test_accumulate(void **)
                 }
 }
 
-// Where column `col` of row `row` is, folded.
+// Folded position of column `col` of row `row`.
 size_t folded(struct attention_shape s, size_t row, size_t col)
 {
     size_t group = s.heads / s.kv_heads, t = row / s.batch, b = row % s.batch, head = col / s.head_dim;

@@ -1,5 +1,5 @@
-// The layer that runs kernels on the CPU: what it computes, and that it refuses what a GPU would hang on, lose or
-// refuse. A child process that must die does, with its reason on stderr.
+// The layer that runs kernels on the CPU: its results, and its refusal of kernels on which a GPU would hang or
+// fail. A child process that must die does, with its reason on stderr.
 #include <cuda_runtime.h>
 #include <functional>
 #include <setjmp.h>
@@ -17,7 +17,7 @@ namespace
 
 const uint32_t ALL = 0xffffffffu;
 
-// What body writes to stderr before it aborts; fails if it returns.
+// The text that body writes to stderr before it aborts; fails if it returns.
 std::string last_words(const std::function<void()> &body)
 {
     int ends[2];

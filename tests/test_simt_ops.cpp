@@ -16,7 +16,7 @@ namespace
 {
 
 const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
-// What blocks may take of sm_86, 89 and 120; sm_80; sm_90 and 100.
+// Shared memory of a block on sm_86, 89 and 120; sm_80; sm_90 and 100.
 constexpr size_t SMALL_CARD = 99 << 10, CARDS[] = {SMALL_CARD, 163 << 10, 227 << 10};
 
 void set_order(bool descending)
@@ -24,7 +24,7 @@ void set_order(bool descending)
     simt::descending = descending;
 }
 
-// What a library computes, or the runtime.
+// Whether a library or the runtime computes the operation.
 bool is_missing(enum dtype dtype, const char *operation)
 {
     return (dtype != DTYPE_BF16 && strcmp(operation, "low_rank") == 0) || strncmp(operation, "gemm", 4) == 0 ||

@@ -270,7 +270,7 @@ static void test_uniform_bias_is_chain_survival(void **state)
     estimate_close(&e);
 }
 
-// What each sampler draws is what sampler fixed makes again, bit for bit; uniform draws exactly t.
+// Sampler fixed repeats each sampler's draws, bit for bit; uniform draws exactly t.
 static void test_fixed_repeats_any_draw(void **state)
 {
     (void)state;

@@ -20,7 +20,7 @@ static void expect_unsupported(const struct spec *spec, size_t index, const char
     trial_free(&trial);
 }
 
-// What does not go with its model or context does not keep the others from being measured.
+// A trial that its model or context excludes does not stop the others.
 static void a_trial_that_cannot_be_says_so(void **state)
 {
     (void)state;
@@ -38,7 +38,8 @@ static void a_trial_that_cannot_be_says_so(void **state)
     spec_free(&spec);
 }
 
-// Of the chunks of a trial's own context, rounded, and one at least; it is the trial of that number.
+// A share of the chunks of a trial's own context is rounded, and at least one; the trial equals that of the
+// number.
 static struct spec spec_with_budget(const char *budget)
 {
     char *text;
@@ -75,7 +76,7 @@ static void budgets_may_be_shares(void **state)
     }
 }
 
-// What a record holds of a trial of a sweep decodes to the same trial.
+// The trial of a sweep's record decodes to the same trial.
 static void expect_same_trials(const struct spec *spec)
 {
     for (size_t i = 0; i < spec->trial_count; i++) {
@@ -261,7 +262,7 @@ static void bad_specs_are_refused_with_the_place(void **state)
         {START "'axes': {'contxt': [1], 'method': ['full']}}",
          "s.json:2:10: key 'contxt': unknown axis; did you mean 'context'?"},
         {START "'axes': {'chunk': [1], 'method': ['full']}}",
-         "s.json:2:10: key 'chunk': an option of methods, not an axis of its own"},
+         "s.json:2:10: key 'chunk': an option of methods, not a trial key"},
         {START "'batch': 1, 'axes': {'batch': [1], 'context': [1], 'method': ['full']}}",
          "key 'batch': given twice: in axes, and beside them"},
         {START "'batch': [1, 2], " AXES,
@@ -286,7 +287,7 @@ static void bad_specs_are_refused_with_the_place(void **state)
                "'sampler': 'fixed'}]}}",
          "key 'drawn_chunks[1]': expected a list of whole numbers, found 1"},
         {START "'axes': {'context': [512, 128], 'method': ['full',\n {'name': 'spaco', 'chunk': 64}]}}",
-         "s.json:3:2: key 'method[1]': method 'spaco' at context 512: spaco needs a budget"},
+         "s.json:3:2: key 'method[1]': method 'spaco' at context 512: spaco requires a budget"},
         {METHODS("{'name': 'spaco', 'chunk': 64,\n'budget': '0%'}"),
          "s.json:3:11: key 'budget': expected a share above 0% and up to 100%, such as 25%, found '0%'"},
         {METHODS("{'name': 'spaco', 'chunk': 64, 'budget': '101%'}"), "expected a share above 0%"},

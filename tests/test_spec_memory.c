@@ -1,5 +1,5 @@
-// Tests of what trials take: a trial is small, of a large sweep `run --list` and `run` hold far less than its
-// trials, and a sweep that resumes holds far less than its records.
+// Tests of the memory of trials: a trial is small, `run --list` and `run` hold far less than a large sweep's
+// trials, and a resumed sweep holds far less than its records.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/spec/spec.h"
 #include "tests/program.h"

@@ -1,5 +1,5 @@
-// How threads wait at a barrier: they do not spin beside other work, which they would keep from its end; what the
-// user has set stands, and records say which it was.
+// Threads at a barrier: they do not spin beside other work, which they would delay; a user's setting stays, and
+// records have the setting.
 #define _GNU_SOURCE // nftw, mkdtemp, sched_setaffinity
 #include "harness/machine/cores.h"
 #include "harness/machine/spin_count.h"
@@ -113,7 +113,7 @@ static void cores_are_those_that_it_may_run_on(void **state)
     assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
 }
 
-// Of a record of one trial, measured with these variables and with more threads than cores; NaN: null.
+// The recorded spin count of a trial with these variables and with more threads than cores; NaN: null.
 static double recorded(const struct scratch *scratch, const char *variables)
 {
     char command[400];

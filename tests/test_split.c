@@ -62,7 +62,7 @@ static void tokens_are_cut_from_both_ends(void **state)
     }
 }
 
-// Of ranks 0 to 11 the odd ones, of those every second: 3, 7 and 11.
+// Ranks 0 to 11: the odd ones, and every second of them: 3, 7 and 11.
 static void a_part_of_a_part_names_the_same_ranks(void **state)
 {
     (void)state;

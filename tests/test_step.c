@@ -1,5 +1,4 @@
-// What a step promises whoever calls it, for every method: a loop over the array, so that a new one is tested by
-// existing.
+// Contract of a step, for every method: a loop over the array, so that a new one is tested by existing.
 #include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -62,7 +61,7 @@ static void test_micro_batches_add_up(void **state)
         check_micro_batches(f);
 }
 
-// What a step has told of its units.
+// Calls of a step about its units.
 struct record {
     struct unit_listener listener;
     const char *method;

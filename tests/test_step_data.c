@@ -1,5 +1,5 @@
-// Tests of what a step is given: random values depend on the seed, the sequence and the token alone and hit every
-// branch of an objective; what a batch file lacks is said. JSON is written with ' for ".
+// Tests of a step's data: random values depend only on the seed, the sequence and the token and reach every branch
+// of an objective; missing tensors of a batch file are reported. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/step/step_data.h"
 #include "harness/step/step_logprobs.h"
@@ -136,10 +136,7 @@ static void what_a_file_lacks_is_said(void **state)
         const char *message;           // NULL: nothing is wrong
     } cases[] = {
         {"'weighted-mean'", "", {"weights", "", "", {0}, 0}, "has no tensor \"weights\"; objective weighted-mean"},
-        {"'weighted-mean'",
-         "",
-         {"weights", "F32", "[2,4]", {1, 0, 0, 1, 1, 0, 0, 1}, 8},
-         "weights are 0 wherever there is a label"},
+        {"'weighted-mean'", "", {"weights", "F32", "[2,4]", {1, 0, 0, 1, 1, 0, 0, 1}, 8}, "weight 0"},
         {"'grpo'", "", {"advantages", "", "", {0}, 0}, "has no tensor \"advantages\"; objective grpo needs it"},
         {"'grpo'", "", {"advantages", "F64", "[2,4]", {0, 1, 2, 0, 0, -1, 1, 0}, 8}, NULL},
         {"{'name': 'grpo', 'sampling': 'token_truncate'}",
@@ -156,7 +153,7 @@ static void what_a_file_lacks_is_said(void **state)
         {"'dpo'",
          "",
          {"labels", "I64", "[2,4]", {-100, 3, 4, -100, -100, -100, -100, -100}, 8},
-         "labels[1] are -100 everywhere, but each of a pair needs a completion"},
+         "labels[1] are all -100"},
         {"'dpo'", ", 'reference': 'random'", {"reference_logprobs", "", "", {0}, 0}, NULL},
         {"{'name': 'dpo', 'kind': 'simpo'}", "", {"reference_logprobs", "", "", {0}, 0}, NULL},
         {"'grpo'", "", {"reference_logprobs", "", "", {0}, 0}, NULL},
@@ -165,7 +162,7 @@ static void what_a_file_lacks_is_said(void **state)
         {"'token-mean'",
          "",
          {"labels", "I64", "[2,4]", {-100, -100, -100, -100, -100, -100, -100, -100}, 8},
-         "batch: labels are -100 everywhere, so there is nothing to average"},
+         "batch: all labels are -100"},
         {"'token-mean'", "", {"labels", "I64", "[2,4]", {-100, -100, -100, -100, -100, -100, 3, -100}, 8}, NULL},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

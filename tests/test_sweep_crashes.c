@@ -15,8 +15,7 @@
 static const char axes[] = " \"axes\": {\"context\": [8], \"seed\": [1, 2, 3], \"method\": [\"null\"]}}\n";
 #define SWEPT 3
 
-// What there is before the sweep, made in an empty folder that has the spec and in `whole` the records of all
-// trials.
+// Files before the sweep, made in an empty folder that has the spec and in `whole` the records of all trials.
 static const struct scenario {
     const char *name, *before, *out, *options;
 } scenarios[] = {
@@ -302,7 +301,7 @@ static bool is_known(const struct disk *disk, const char *out)
     return true;
 }
 
-// What a sync had promised, of every file.
+// Contents of every file that a sync promised.
 static void expect_kept(const struct scratch *scratch, const struct disk *promised, const char *when)
 {
     for (size_t i = 0; i < promised->count; i++) {

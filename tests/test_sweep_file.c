@@ -78,7 +78,7 @@ static void fresh_keeps_the_old_results_aside(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old"), 0);
     assert_complete(scratch, TRIALS);
     assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
-    // Of a sweep that did not come to its end there are fewer: what it moved aside stays there.
+    // An incomplete sweep has fewer records: the moved file stays.
     assert_int_equal(run(scratch, "head -n 3 r.jsonl > few && cp few r.jsonl && "
                                   "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old && "
                                   "cmp r.jsonl.bak.2 few"),
@@ -167,7 +167,7 @@ static void what_is_read_stays(void **state)
         char command[100];
         snprintf(command, sizeof command, "$L run spec.json --fresh --out %s", outs[i]);
         assert_int_equal(run(scratch, command), 2);
-        assert_says(scratch, "err", "is read by this very command, which would write over it");
+        assert_says(scratch, "err", "is an input of this command");
         assert_int_equal(
             run(scratch, "cmp spec.json same && cmp text kept && test ! -e spec.json.bak && test ! -e text.bak"),
             0);
@@ -188,7 +188,7 @@ static void a_crash_is_told_again(void **state)
     assert_says(scratch, "err", "1 of the 2 trials failed or crashed before: r.jsonl tells why");
     assert_int_equal(run(scratch, "head -n 1 r.jsonl > part && $L run spec.json --out part"), 1);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --retry"), 1);
-    // What was measured again is as it is now.
+    // Repeated trials have their new record.
     assert_int_equal(run(scratch, "sed s/crash/ok/ r.jsonl > mended && $L run spec.json --out mended"), 0);
 }
 

@@ -1,5 +1,5 @@
-// Tests of harness/compare/time_change.h on cases small enough to be computed by hand: ratios and intervals, what
-// is worse, undecided or neither, and how many rounds would do. How often it errs: tests/test_time_noise.c.
+// Tests of harness/compare/time_change.h on cases small enough to be computed by hand: ratios and intervals,
+// verdicts, and the number of rounds that would suffice. Its error rates: tests/test_time_noise.c.
 #include "harness/compare/time_change.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-// Tests of harness/tokens: each kind of source gives its ids in order, and what is wrong with a file is said.
+// Tests of harness/tokens: each kind of source gives its ids in order, and errors of a file are reported.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/data/tokens.h"
 #include "kernels/objectives/batch.h"

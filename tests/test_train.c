@@ -1,5 +1,5 @@
-// Training runs in this process: exact methods' losses agree, micro-batches make one step, windows come in their
-// order, rates and clipping are as said, evaluation is the loss of a step that is not taken.
+// Training runs in this process: exact methods' losses agree, micro-batches add up to one step, windows are in
+// order, rates and clipping are as configured, evaluation is the loss of a step without update.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/train/checkpoint.h"
 #include "tests/scratch.h"
@@ -283,8 +283,8 @@ static double peak_of(const char *device, const char *text, const char *train)
     return peak;
 }
 
-// Where fewer windows are evaluated than make a micro-batch, which would take more than a step, the plan knows it
-// of files that it can read; else it takes as many as can be.
+// If fewer windows are evaluated than make a micro-batch, evaluation would take more than a step; plans know this
+// for files that they can read, and otherwise assume the maximum.
 static void plans_know_what_is_held_out(void **state)
 {
     struct scratch *scratch = *state;

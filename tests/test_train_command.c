@@ -1,5 +1,5 @@
-// `longbp train` by really doing it: a run that is killed, interrupted or starved of room goes on with the same
-// bits; what it writes is read again; what is wrong is said.
+// `longbp train` in its own process: a run that is killed, interrupted or out of room resumes with the same bits;
+// its output can be read again; errors are reported.
 #define _GNU_SOURCE // asprintf
 #include "harness/folder/folder.h"
 #include "tests/program.h"
@@ -17,7 +17,7 @@
     "$L train --model tiny --tokens text --context 12 --method streambp --chunk 5 --steps 10 --accumulate 2 "      \
     "--shuffle 3 --schedule cosine --warmup 2 --clip 5 --held-out 0.1 --evaluate-every 4 "
 
-// What is to be interrupted before its end: on a busy machine a test may look late.
+// Length of a run to interrupt: on a busy machine a test may look late.
 #define LONG_STEPS 40
 #define LONG_TRAIN TRAIN "--steps 40 "
 
@@ -41,7 +41,7 @@ static char *steps_of(const struct scratch *scratch, const char *name)
     return steps;
 }
 
-// Of so many steps: the same ones, and what is left behind the last.
+// Both runs have the same first `last` steps and the same results.
 static void assert_same_run(const struct scratch *scratch, const char *weights, int last)
 {
     char *whole = steps_of(scratch, "whole/steps.jsonl"), *again = steps_of(scratch, "again/steps.jsonl"), *command;
@@ -184,7 +184,7 @@ static void interrupt_leaves_a_checkpoint(void **state)
     assert_same_run(scratch, "model.safetensors", LONG_STEPS);
 }
 
-// What is ignored, as under nohup, is ignored here, too.
+// Ignored signals, as under nohup, stay ignored.
 static void an_ignored_signal_ends_nothing(void **state)
 {
     struct scratch *scratch = *state;
@@ -263,12 +263,11 @@ static void flipped_bytes_are_said(void **state)
         assert_int_equal(run(scratch, command), 0);
         snprintf(command, sizeof command,
                  "for f in $(ls whole/checkpoint-000008); do rm -rf again; cp -r whole again; "
-                 "g=again/checkpoint-000008/$f; n=$(($(stat -c %%s $g) / 2)); "
-                 "b=$(od -An -tu1 -j $n -N 1 $g); printf \"\\\\$(printf %%o $((b ^ 1)))\" | "
-                 "dd of=$g bs=1 seek=$n conv=notrunc 2>&1 | grep -q copied || exit 5; "
-                 "%s%s--checkpoint 4 --keep-checkpoints 2 --out again --resume > said 2>&1 && exit 6; "
-                 "grep -q \"again/checkpoint-000008/.*; remove again/checkpoint-000008, and --resume goes on from "
-                 "again/checkpoint-000004\" said || { cat said; exit 7; }; done",
+                 "g=again/checkpoint-000008/$f; n=$(($(stat -c %%s $g) / 2)); b=$(od -An -tu1 -j $n -N 1 $g); "
+                 "printf \"\\\\$(printf %%o $((b ^ 1)))\" | dd of=$g bs=1 seek=$n conv=notrunc 2>&1 | grep -q "
+                 "copied || exit 5; %s%s--checkpoint 4 --keep-checkpoints 2 --out again --resume > said 2>&1 && "
+                 "exit 6; grep -q \"again/checkpoint-000008/.*; remove again/checkpoint-000008, and --resume "
+                 "continues from again/checkpoint-000004\" said || { cat said; exit 7; }; done",
                  TRAIN, kinds[i]);
         assert_int_equal(run(scratch, command), 0);
         // The remedy, and what an earlier version wrote.
@@ -294,7 +293,7 @@ static void data_written_to_ends_the_run(void **state)
                                     "test $n = 3 && printf x | dd of=text conv=notrunc 2>/dev/null; done; }; test "
                                     "! -e whole/model.safetensors"),
                      0);
-    assert_says(scratch, "err", "text: was written to while it was read; with the file as it was --resume goes on");
+    assert_says(scratch, "err", "text: changed while it was read; with the old file --resume continues");
 }
 
 // The weights that were written are what another run, and a gradient, start from.
@@ -334,7 +333,7 @@ static void check_refusals(const struct scratch *scratch, const char *train, con
     }
 }
 
-// What is wrong with batch files, or does not go with them.
+// Errors of batch files, and of options with them.
 static void wrong_files_are_said(void **state)
 {
     struct scratch *scratch = *state;
@@ -359,25 +358,24 @@ static void wrong_files_are_said(void **state)
         {"--batch pairs --sequences 1 --objective dpo --reference file", "an even number"},
         {"--batch pairs --sequences 4 --objective dpo --reference file", "pairs/1.safetensors: has no tensor "
                                                                          "\"reference_logprobs\""},
-        {"--batch pairs --sequences 4 --objective dpo --reference random", "random is the model's own and noise"},
+        {"--batch pairs --sequences 4 --objective dpo --reference random", "random works in a single step only"},
         {"--batch pairs --sequences 2 --objective dpo --lora r=2 --optimizer bread-lora --reference adapter-off",
-         "moves the weights that adapter-off leaves"},
+         "adapter-off takes as the reference"},
         {"--batch pairs --sequences 4 --objective grpo", "has no tensor \"advantages\""},
         {"--batch pairs --sequences 10",
-         "pairs: 8 sequences are left to train on, but a micro-batch is to take 10"},
+         "pairs: only 8 sequences are left to train on, but a micro-batch takes 10"},
         {"--batch pairs --sequences 8 --held-out 0.5", "4 sequences are left to train on"},
         {"--batch pairs --sequences 4 --held-out 0.01", "0.01 of 8 sequences leaves none to evaluate"},
         {"--batch pairs --sequences 4 --context 3", "sequences of 2 tokens, but context is 3"},
-        {"--batch pairs --sequences 4 --group 3", "no number of groups of 3"},
+        {"--batch pairs --sequences 4 --group 3", "no multiple of group 3"},
         {"--batch none --sequences 2", "key \"batch\": none: No such file"},
         {"--batch empty --sequences 2", "empty: holds no batch file, *.safetensors"},
         {"--batch mixed --sequences 2", "wide.safetensors: sequences of 3 tokens, but "},
-        {"--batch three --sequences 2 --objective dpo --lora r=2",
-         "three: has 3 sequences, of which 2 belong together"},
-        {"--batch blank --sequences 1", "of the 1 sequences of step 1 labels are -100, or weights 0, everywhere"},
-        {"--batch tail --sequences 1", "of the 1 sequences of step 2 labels are -100, or weights 0, everywhere"},
+        {"--batch three --sequences 2 --objective dpo --lora r=2", "three: has 3 sequences, no multiple of the 2"},
+        {"--batch blank --sequences 1", "all labels of the 1 sequences of step 1 are -100"},
+        {"--batch tail --sequences 1", "all labels of the 1 sequences of step 2 are -100"},
         {"--batch blank --sequences 2 --objective dpo --lora r=2 --reference adapter-off",
-         "labels[0] are -100 everywhere, but each of a pair needs a completion"},
+         "labels[0] are all -100"},
         {"--batch wide --sequences 1", "wide: labels[1, 2] is 256, expected -100 or 0 to 255"},
     };
     write_pairs(scratch);
@@ -396,7 +394,7 @@ static void wrong_use_is_said(void **state)
 {
     struct scratch *scratch = *state;
     static const struct refusal refusals[] = {
-        {"--out whole", "whole: is there already, and not empty; --resume goes on with the training run"},
+        {"--out whole", "whole: is there already, and not empty; --resume continues"},
         {"--out whole --resume --clip 4",
          "whole: the run was begun with train.clip 5.0, not 4.0; resume it as it was"},
         {"--out whole --resume --seed 2", "begun with seed 1, not 2"},
@@ -410,24 +408,24 @@ static void wrong_use_is_said(void **state)
         {"--out new --context 601 --held-out 0 --evaluate-every 0", "no window of 601"},
         {"--out new --held-out 0.001", "0.001 of 50 windows of 12 tokens leaves none to evaluate"},
         {"--out new --held-out 1", "1 of 50 windows of 12 tokens leaves none to train on"},
-        {"--out new --evaluate text", "\"held_out\" are two ways to say what is evaluated"},
+        {"--out new --evaluate text", "cannot be combined with \"held_out\""},
         {"--out new --held-out 0 --evaluate short", "short: 3 tokens hold no window of 12"},
         {"--out new --steps 0", "key \"steps\": expected a whole number of steps >= 1"},
         {"--out new --min-lr-ratio 2", "key \"min_lr_ratio\""},
         {"--out new --schedule coseno", "unknown schedule \"coseno\"; did you mean \"cosine\""},
         {"--out new --optimizer adamw,when=backward", "key \"clip\": needs all gradients at once"},
         {"--out new --optimizer sgd,when=backward --clip 0", "key \"accumulate\": needs all gradients at once"},
-        {"--out new --place-gradients host", "key \"clip\": all gradients are scaled at once"},
-        {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than windows of tokens"},
-        {"--out new --batch text", "--tokens and a batch file are two things to train on"},
-        {"--out new --sequences 2", "--sequences are those of a batch file"},
+        {"--out new --place-gradients host", "key \"clip\": needs all gradients on the device"},
+        {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than tokens"},
+        {"--out new --batch text", "--tokens and a batch file"},
+        {"--out new --sequences 2", "--sequences needs a batch file"},
         {"--out new --group 2", "leave \"group\" out, or give \"data\" as {\"batch\": PATH}"},
-        {"--out new --held-out 0", "key \"evaluate_every\": nothing is evaluated"},
-        {"--out new --device plan", "--device plan-cpu trains nothing; give cpu or cuda"},
+        {"--out new --held-out 0", "key \"evaluate_every\": requires evaluation"},
+        {"--out new --device plan", "--device plan-cpu does not train"},
         {"--out new --warmup 11", "key \"warmup\": is longer than the run of 10 steps"},
-        {"--out new --schedule constant --min-lr-ratio 0.1", "key \"min_lr_ratio\": is where a schedule ends"},
-        {"--out new --checkpoint 11", "--checkpoint 11 is beyond the last of 10 steps, so none would be written"},
-        {"--out new --keep-checkpoints 2", "--keep-checkpoints 2 is of those that --checkpoint N writes"},
+        {"--out new --schedule constant --min-lr-ratio 0.1", "key \"min_lr_ratio\": requires a decay"},
+        {"--out new --checkpoint 11", "--checkpoint 11 would write none in 10 steps"},
+        {"--out new --keep-checkpoints 2", "--keep-checkpoints 2 needs --checkpoint N"},
         {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},
         {"--out new --keep 2", "keep"},
         {"--out new --token-dtype u8", "--token-dtype: unknown word \"u8\"; known words: bytes, u16, u32"},
@@ -521,7 +519,7 @@ static void other_steps_are_refused_where_rates_would_differ(void **state)
                                   "--schedule constant --out constant --resume"),
                      2);
     assert_says(scratch, "err", "constant: the run was begun with train.steps -6, not 10");
-    // What no checkpoint holds was not taken.
+    // Steps beyond the last checkpoint are dropped.
     assert_int_equal(run(scratch, "rm -r cosine/checkpoint-* cosine/model.safetensors && " TRAIN
                                   "--schedule cosine --out cosine --resume && " TRAIN "--out whole && "
                                   "cmp cosine/model.safetensors whole/model.safetensors"),
@@ -546,7 +544,7 @@ static void quiet_and_verbose(void **state)
                 " before the first step\nverbose: checkpoint after step 4\nverbose: checkpoint after step 8\n");
 }
 
-// What share of the updates is lost is said of each step, where it is known.
+// Each step reports the share of lost updates, where it is known.
 static void lost_updates_are_said(void **state)
 {
     const struct scratch *scratch = *state;
@@ -555,7 +553,7 @@ static void lost_updates_are_said(void **state)
     assert_says(scratch, "lost/steps.jsonl", "\"lost_updates\":0.");
     assert_says(scratch, "lost/steps.jsonl", "\"unchanged_weights\":0.");
     assert_int_equal(run(scratch, TRAIN "--lost-updates --out not"), 2);
-    assert_says(scratch, "err", "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
+    assert_says(scratch, "err", "--dtype bf16");
     assert_int_equal(run(scratch, TRAIN "--dtype bf16 --optimizer adam8bit --lost-updates --out not"), 2);
 }
 

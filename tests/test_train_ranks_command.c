@@ -1,6 +1,6 @@
-// `longbp train` and specs with "train" over ranks by really doing it: a run that is killed goes on with the same
+// `longbp train` and specs with "train" over ranks, in their own processes: a killed run resumes with the same
 // bits, from each rank's own part of a checkpoint; records have the curve of one rank and the bytes of the plan;
-// what cannot be is said.
+// impossible settings are refused.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/quoted.h"
@@ -267,9 +267,8 @@ static void what_cannot_be_is_said(void **state)
         {"--method streambp --parallel data=4", "the batch's sequences are 3, too few for 4 data ranks"},
         {"--method streambp --parallel stage=2", "streambp takes no stage ranks"},
         {"--method seco --parallel data=2,zero=2", "parallel.zero is at most 1"},
-        {"--method full --parallel data=2 --optimizer galore --clip 0", "galore moves whole matrices"},
-        {"--method full --parallel data=2,zero=1 --place-optimizer host",
-         "send each other what is on their devices"},
+        {"--method full --parallel data=2 --optimizer galore --clip 0", "galore updates whole matrices"},
+        {"--method full --parallel data=2,zero=1 --place-optimizer host", "leave \"place\" out"},
         {"--method full --parallel data=2 --launch 'no-such-program {ranks}'",
          "no-such-program: cannot be started"},
     };

@@ -1,6 +1,6 @@
 // Training over batch files in this process: labels, documents, pairs and groups under every objective; exact
-// methods' losses agree, micro-batches make one step, references stay what they were, and what belongs together
-// stays together.
+// methods' losses agree, micro-batches add up to one step, references do not change, and pairs and groups stay
+// together.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/data/sequences.h"
 #include "harness/folder/folder.h"
@@ -315,7 +315,7 @@ static void plans_have_the_references_pass(void **state)
     }
 }
 
-// What is chosen for the first micro-batch alone would not fit a later one.
+// A choice for the first micro-batch alone would not fit a later one.
 static void auto_fits_all_steps(void **state)
 {
     struct scratch *scratch = *state;
@@ -334,7 +334,7 @@ static void auto_fits_all_steps(void **state)
     json_decref(full);
 }
 
-// Where chunks are drawn each micro-batch may take other memory; the record counts those that are not planned.
+// With drawn chunks each micro-batch may take other memory; the record counts those that are not planned.
 static void record_counts_what_is_not_planned(void **state)
 {
     struct scratch *scratch = *state;
@@ -411,7 +411,7 @@ static void the_second_file_is_noticed(void **state)
     assert_false(sequences_read(&sequences, 4, 1, &data, &status));
     batch_data_free(&data);
     assert_int_equal(status.code, STATUS_BAD_INPUT);
-    assert_non_null(strstr(status.message, "folder/b.safetensors: was written to while it was read"));
+    assert_non_null(strstr(status.message, "folder/b.safetensors: changed while it was read"));
     sequences_close(&sequences);
     free(second);
     free(folder);

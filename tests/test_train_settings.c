@@ -1,5 +1,5 @@
-// What a training run is held against when it goes on: its data, by their bytes, not by their names and sizes; what
-// these are looked at for before the first step; and what is named for nothing.
+// A resumed training run compares its data by their bytes, not by names and sizes; data are checked before the
+// first step; and unused options are refused.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 
@@ -25,8 +25,7 @@ static void other_data_are_another_run(void **state)
     assert_says(scratch, "err", "run: the run was begun with data_hash \"");
 }
 
-// Of a run of an earlier version, that says no hashes, nothing more is known; keys that it had not are the
-// defaults.
+// Runs of an earlier version without hashes skip the comparison; keys that it had not are the defaults.
 static void runs_of_earlier_versions_go_on(void **state)
 {
     const struct scratch *scratch = *state;
@@ -50,7 +49,7 @@ static void a_reference_that_nothing_reads_is_refused(void **state)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_int_equal(run(scratch, commands[i]), 2);
         assert_says(scratch, "err", "--reference: objective \"");
-        assert_says(scratch, "err", "reads none with these options");
+        assert_says(scratch, "err", "none with these options");
     }
 }
 

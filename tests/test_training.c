@@ -1,6 +1,5 @@
 // Gradients, optimizer state and weights on the host: steps have the bits that they have on the device, gradients,
-// weights and state; planned as measured, the bytes as the formulas say. Where copies are late, no wait can be left
-// out.
+// weights and state; planned as measured, with the bytes of the formulas. Late copies show a missing wait.
 #include "kernels/device/ops.h"
 #include "kernels/model/unit.h"
 #include "kernels/trainer/trainer.h"
@@ -103,7 +102,7 @@ static bool same(struct bits a, struct bits b)
     return a.count == b.count && memcmp(a.values, b.values, a.count * sizeof *a.values) == 0;
 }
 
-// A model as trained from its seed. What was counted is of the steps.
+// A model as trained from its seed. Counts are those of the steps.
 static struct bits trained(struct fixture *f, const struct method *method)
 {
     fixture_open(f);
@@ -222,8 +221,8 @@ static void a_zeroed_gradient_updates_as_zero(void **state)
     free(bits[1].values);
 }
 
-// Where rows are walked, the gradients of two units at most, and where a unit is updated, all of two: however many
-// layers there are.
+// Full-row schedules hold the gradients of at most two units, and during a unit's update all of two, whatever the
+// number of layers.
 static void the_device_holds_two_units(void **state)
 {
     (void)state;

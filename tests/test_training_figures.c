@@ -1,4 +1,4 @@
-// Tests of the figures of training runs: the tables that pictures are drawn from, and what tables say of a run.
+// Tests of the figures of training runs: the pictures' tables, and a run's columns of tables.
 #define _GNU_SOURCE // asprintf
 #include "harness/table/record_figure.h"
 #include "tests/figure_table.h"
@@ -52,8 +52,7 @@ static void test_too_many_runs(void **state)
     free(table);
 }
 
-// What was evaluated, or else means of the steps, of runs whose objectives have metrics; what an objective has not
-// is not there.
+// Evaluations, or else means of the steps, of runs whose objectives have metrics; other metrics are left out.
 static void test_metrics_table(void **state)
 {
     (void)state;
@@ -155,7 +154,7 @@ static void test_rates_of_several_optimizers(void **state)
     assert_null(table_of("rates", few)); // no optimizer has three
 }
 
-// What a table says of a run: its last quarter of steps, of a short one its last, and what it evaluated last.
+// A table's values of a run: its last quarter of steps, of a short run its last one, and its last evaluation.
 static void test_last_losses(void **state)
 {
     (void)state;

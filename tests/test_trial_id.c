@@ -1,5 +1,5 @@
-// Tests of a trial's id: it depends on what the trial means alone, and stays what it was. JSON is written with '
-// for ".
+// Tests of a trial's id: it depends on the trial's meaning alone, and does not change between versions. JSON is
+// written with ' for ".
 #include "methods/spaco_options.h"
 #include "tests/trial_of.h"
 #include <xxhash.h>
@@ -120,7 +120,7 @@ static void a_default_may_be_said(void **state)
     expect_same(WITH("'measure': {'max_seconds': 0}"), WITH("'measure': {'max_seconds': -0.0}"));
     expect_same(WITH("'dtype': 'bf16'"),
                 WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'f32', 'gradient_dtype': 'f32'"));
-    // What a trial cannot have does not make it another trial.
+    // A key that a trial cannot have does not change its id.
     expect_same(WITH("'device': 'plan', 'measure': {'gradient': 'none'}"), WITH("'device': 'plan'"));
     expect_same(WITH("'device': 'plan', 'measure': {'warmup': 3, 'samples': 9}"), WITH("'device': 'plan'"));
     expect_same(MINIMAL, WITH("'measure': {'bias': true}"));

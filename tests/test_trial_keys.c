@@ -1,5 +1,5 @@
-// Tests of the table of a trial's keys: every row is sound and described, and decodes what it says it takes. JSON
-// is written with ' for ".
+// Tests of the table of a trial's keys: every row is consistent and described, and decodes the values of its
+// description. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_keys.h"
 #include "tests/quoted.h"
@@ -52,7 +52,7 @@ static bool trains(const char *parent)
     return parent && (strcmp(parent, "place") == 0 || strcmp(parent, "train") == 0);
 }
 
-// What a trial must have for a key to be taken.
+// Keys that a trial must have with this key.
 static const char *beside(const char *parent, const char *key)
 {
     return trains(parent)                        ? "'data': {'text': 'a'}, 'optimizer': {'name': 'adamw'}, "
@@ -107,7 +107,7 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     return trial;
 }
 
-// What is written for a simple key can be read, is what was given, and changes the id unless it is the default.
+// A simple key's written value can be read, is the given one, and changes the id unless it is the default.
 static void expect_taken(const char *parent, const char *key, const char *value, bool is_default)
 {
     struct status status = {0};

@@ -1,5 +1,5 @@
-// Tests of a trial in words: what tells the trials of a sweep apart is in their lines, defaults are not. JSON is
-// written with ' for ".
+// Tests of a trial in words: a line has the values that distinguish the trials of a sweep, and no defaults. JSON
+// is written with ' for ".
 #include "harness/spec/trial_text.h"
 #include "tests/quoted.h"
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static void what_differs_from_the_defaults_is_said(void **state)
          "full, context 64, optimizer adamw rate=0.5, tiny f32 plan-cpu"},
         {", 'tf32': true, 'deterministic': true", "full, context 64, deterministic, TF32, tiny f32 plan-cpu"},
         {", 'host': {'folder': '/tmp'}", "full, context 64, host /tmp, tiny f32 plan-cpu"},
-        // What is mostly of a whole sweep.
+        // Keys that usually hold for a whole sweep.
         {", 'limits': {'memory': '1 GiB'}, 'measure': {'samples': 2}, 'profile': 'rtx-3090'",
          "full, context 64, tiny f32 plan-cpu"},
     };
@@ -71,7 +71,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-// Of every key one that varies; keys that an entry gives itself vary, too.
+// One varying value of every key; keys of an entry itself vary, too.
 static void no_two_trials_of_a_sweep_have_the_same_line(void **state)
 {
     (void)state;

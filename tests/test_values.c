@@ -1,7 +1,7 @@
-// Values from outside: losses and gradients that PyTorch, transformers and peft computed in f64, RoPE's frequencies
-// and learning-rate schedules as transformers has them, and presets as their published config.json says
-// (tests/values, tools/values_from_pytorch.py). What all methods get wrong alike no comparison between them shows:
-// a loss over masked tokens, LoRA's scale, a window that is one key too long, a preset's width.
+// Values from outside: losses and gradients that PyTorch, transformers and peft computed in f64, RoPE's
+// frequencies and learning-rate schedules as transformers has them, and presets as their published config.json
+// says (tests/values, tools/values_from_pytorch.py). They show errors that all methods share: a loss over masked
+// tokens, LoRA's scale, a window that is one key too long, a preset's width.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/folder/folder.h"
 #include "harness/train/train_schedule.h"

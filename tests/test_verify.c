@@ -11,7 +11,7 @@
 
 // Rows that a shape gives no target: tokens [start, start + count) of every sequence.
 static struct span without_targets;
-// What is done to the first gradient of a method's step, in the first of its steps twice.
+// Fault in the first gradient of a method's step, in the first of its steps twice.
 static struct {
     const char *method; // NULL: nothing
     double factor;
@@ -95,7 +95,7 @@ static void a_wrong_gradient_fails(void **state)
     }
 }
 
-// What `longbp verify` prints of a shape, to be freed.
+// Output of `longbp verify` for a shape; the caller frees it.
 static char *printed(char *format, int *code)
 {
     char *arguments[] = {"verify", "--shape", "masked spans", format, NULL}, *text = NULL;

@@ -1,5 +1,5 @@
-// Watch: clocks are told as the least, the median and the most of what the card's sensors said. The linker puts
-// this file's sensors in the place of NVML's (Makefile).
+// Watch: clocks are reported as minimum, median and maximum of the card's sensor. The linker puts this file's
+// sensors in the place of NVML's (Makefile).
 #include "harness/machine/watch.h"
 #include "kernels/base/sensors.h"
 #include <math.h>

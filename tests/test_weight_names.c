@@ -1,5 +1,5 @@
-// Tests of harness/tensors/shards and weight_names: weights are read whatever lies around their names, and nothing
-// is taken for what it is not.
+// Tests of harness/tensors/shards and weight_names: weights are found under all prefixes and suffixes of their
+// names, and no other tensor is taken for one.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/folder_bench.h"
 #include <jansson.h>

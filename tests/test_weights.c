@@ -1,6 +1,5 @@
-// Weights that are quantised, or kept on the host, or both: every method has the gradients, bit for bit, that it
-// has over the same weights as they are; planned as measured, the bytes as the formulas say. Where copies are late,
-// no wait can be left out.
+// Quantised weights, offloaded weights, or both: every method has the gradients, bit for bit, of the same weights
+// without; planned as measured, with the bytes of the formulas. Late copies show a missing wait.
 #include "kernels/device/ops.h"
 #include "kernels/model/unit.h"
 #include "tests/fixture.h"
@@ -105,8 +104,8 @@ static void count_use(struct unit_listener *listener, struct model *model, size_
     ((struct uses *)listener)->count[unit]++;
 }
 
-// What each walk asks for: a row of whole rows twice, forward and backward, or forward alone; of chunks, of which
-// the last has no first pass, each cell.
+// Loads of each schedule: full-row ones load a layer twice, forward and backward, or in the forward only; chunked
+// ones each cell, except the last chunk's first pass.
 static void check_uses(const struct fixture *f, const char *method, const struct uses *uses)
 {
     bool chunks = strcmp(method, "seco") == 0;
@@ -154,7 +153,7 @@ static void check_method(struct fixture *plain, struct fixture *kept, const stru
     }
     assert_planned(kept, method);
     check_bytes(kept, method, &uses);
-    // Of work there is more by dequantising alone.
+    // Only dequantising adds work.
     assert_true(kept->device->counters.flops == plain->device->counters.flops);
     size_t projections = 0;
     for (size_t l = 0; l < kept->config.layers; l++)
@@ -187,7 +186,7 @@ static void gradients_are_those_over_the_weights_as_they_are(void **state)
     }
 }
 
-// What trains entirely is kept on the host as well.
+// Full training keeps weights on the host as well.
 static void full_training_too(void **state)
 {
     (void)state;
@@ -298,8 +297,8 @@ static void no_wait_can_be_left_out(void **state)
     }
 }
 
-// What is wanted and never read is gone with the step; its copy is done before its memory is given back, or it
-// writes there later.
+// An unused prefetch ends with the step; its copy completes before its memory is freed, or it would write there
+// later.
 static void what_was_wanted_in_vain_is_let_go(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-// Every command that writes a file or a folder, onto everything that its user may name: what is there, what is not,
-// devices, pipes, names that mean something to a shell or to gnuplot, and with each of its own streams closed. It
-// writes all of it, or says why not and ends with 2; and it never replaces what is no regular file, nor hangs.
+// Every command that writes a file or a folder, onto everything that its user may name: what is there, what is
+// not, devices, pipes, names that mean something to a shell or to gnuplot, and with each of its own streams
+// closed. It writes all of it, or names the reason and exits with 2; it replaces only regular files, and never
+// hangs.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/sanitized.h"
@@ -148,7 +149,7 @@ static void a_full_stdout_is_told(void **state)
     }
 }
 
-// What a command reads is not written over by it, by whatever name.
+// A command does not overwrite its inputs, whatever their names.
 static void what_is_read_is_not_written_over(void **state)
 {
     const struct scratch *scratch = *state;
@@ -165,7 +166,7 @@ static void what_is_read_is_not_written_over(void **state)
         char command[200];
         snprintf(command, sizeof command, "$L %s", commands[i]);
         assert_int_equal(run(scratch, command), 2);
-        assert_says(scratch, "err", "is read by this very command");
+        assert_says(scratch, "err", "is an input of this command");
         assert_int_equal(run(scratch, "cat k.jsonl m/* text | cksum | cmp - before"), 0);
     }
 }

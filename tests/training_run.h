@@ -64,7 +64,7 @@ static inline double *training_run_gradients(struct training_run *run, size_t *c
     return values;
 }
 
-// Of a difference, or without `minus` of the values.
+// L2 norm of a difference, or without `minus` of the values.
 static inline double training_run_norm(const double *values, const double *minus, size_t count)
 {
     double sum = 0;

@@ -10,7 +10,7 @@
     "'model': {'layers': 2, 'width': 16, 'heads': 4, 'kv_heads': 2, 'head_dim': 4, 'ffn': 24, 'vocab': 37}"
 enum { CONTEXT = 17, GROUP = 4, ALL = 12, VOCAB = 37 };
 
-// What a file of sequences [first, first + count) has besides ids and labels.
+// Tensors of a file of sequences [first, first + count) besides ids and labels.
 enum { WITH_DOCUMENTS = 1, WITH_NUMBERS = 2 };
 
 static inline size_t prompt_of(size_t b)

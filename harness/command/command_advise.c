@@ -24,22 +24,22 @@ static const char *const not_to_train[] = {
     "profile", "interconnect",  "kv_gradient_dtype", "weights",         "labels", "documents",
     "prompt",  "place_weights", "place_gradients",   "place_optimizer", NULL};
 
-static const struct flag own_flags[] = {
-    {.name = "methods",
-     .flags = OPTION_FIRST,
-     TEXT_AT(struct plan_flags, methods),
-     .arg = "all|METHOD,METHOD",
-     .doc = "among which methods; all: the exact ones, and with an option of theirs those that draw chunks (all)"},
-    {.name = "exact",
-     SET_AT(struct plan_flags, exact),
-     .doc = "only methods with an exact gradient, of those named"},
-    PLAN_FLAG_ALSO,
-    PLAN_FLAG_LIKE,
-    PLAN_FLAG_MEMORY_LIMIT,
-    PLAN_FLAG_DEVICE_MEMORY,
-    PLAN_FLAG_RESERVE,
-    PLAN_FLAGS_RECORDS,
-    {0}};
+static const struct flag own_flags[] = {{.name = "methods",
+                                         .flags = OPTION_FIRST,
+                                         TEXT_AT(struct plan_flags, methods),
+                                         .arg = "all|METHOD,METHOD",
+                                         .doc = "methods to consider; all: the exact ones, and those that draw "
+                                                "chunks if an option of theirs is given (all)"},
+                                        {.name = "exact",
+                                         SET_AT(struct plan_flags, exact),
+                                         .doc = "only those of the named methods with an exact gradient"},
+                                        PLAN_FLAG_ALSO,
+                                        PLAN_FLAG_LIKE,
+                                        PLAN_FLAG_MEMORY_LIMIT,
+                                        PLAN_FLAG_DEVICE_MEMORY,
+                                        PLAN_FLAG_RESERVE,
+                                        PLAN_FLAGS_RECORDS,
+                                        {0}};
 
 // The advice and the data shown with it.
 struct found {
@@ -298,21 +298,19 @@ int command_advise(int argc, char **argv)
     const struct argp argp = {
         .options = flags.trial.options,
         .parser = parse,
-        .doc = "Says which method, with which options, takes the least time for a step that fits the memory, "
-               "and what less memory would cost in time: bytes are exact, seconds are estimates. Options that "
-               "are given stay as they are.\vThe candidates are every exact method with every choice of keep, "
-               "inner, attention and offload, 1, 2, 3, 4, 6, 8, 12 and so on segments, up to the layers, "
-               "head_chunk 256 or 2048, and chunks of 128 and its doubles from a 256th of the context on, up to "
-               "the context; with --host-memory weights, gradients and optimizer state on the device or on the "
-               "host; and with --also other values of keys that change the gradient. No value between them is "
-               "tried. The gradient of every candidate but those of --also is that of full backprop, but for the "
-               "order of its sums; --methods may name others, which --exact leaves out. The table is the Pareto "
-               "front of "
-               "these: none of them has both less time and less memory than a row of it by more than 2 and 5 %. "
-               "Rows with ~ may be as fast as the choice, for estimates so near are not told apart. "
-               "Where chunks are drawn, seconds and bytes are of the draw that takes most; a share of the chunks "
-               "is of each chunk's own. If nothing fits, other requests are planned, each by itself. "
-               "Exit code 1: nothing fits."};
+        .doc = "Finds the method and options with the fastest step that fits the memory, and the time that less "
+               "memory would cost: bytes are exact, seconds are estimates. Given options are fixed.\vThe "
+               "candidates are every exact method with every choice of keep, inner, attention and offload, 1, 2, "
+               "3, 4, 6, 8, 12 and so on segments, up to the layers, head_chunk 256 or 2048, and chunks of 128 and "
+               "its doubles from a 256th of the context on, up to the context; with --host-memory weights, "
+               "gradients and optimizer state on the device or on the host; and with --also other values of keys "
+               "that change the gradient. Values in between are not tried. Every candidate, except with --also, "
+               "computes the gradient of full backprop, with sums in another order; --methods may name other "
+               "methods, which --exact leaves out. The table is the Pareto front of the candidates: none has both "
+               "less time and less memory than a row by more than 2 and 5 %. Rows with ~ may be as fast as the "
+               "choice, because the estimates are too close. If chunks are drawn, seconds and bytes are those of "
+               "the largest draw; a share of chunks is recomputed for each chunk size. If nothing fits, changed "
+               "requests are planned one by one. Exit code 1: nothing fits."};
     struct status status = {0};
     struct found found = {0};
     struct advice *advice = &found.advice;

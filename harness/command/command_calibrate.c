@@ -57,7 +57,7 @@ static bool read_device(struct arguments *arguments, char name[PROFILE_NAME_BYTE
     if (!text || length >= PROFILE_NAME_BYTES)
         return status_set(
             status, STATUS_BAD_INPUT,
-            "--out: the profile is called as its file: a name in UTF-8 of at most %d bytes, not \"%.64s\"",
+            "--out: the profile is named after its file: a name in UTF-8 of at most %d bytes, not \"%.64s\"",
             PROFILE_NAME_BYTES - 1, base);
     snprintf(name, PROFILE_NAME_BYTES, "%.*s", (int)length, base);
     arguments->request.name = name;
@@ -118,23 +118,22 @@ int command_calibrate(int argc, char **argv)
         {"rates", TEXT_AT(struct arguments, rates), .arg = "none|DTYPE,DTYPE",
          .doc = "dtypes whose operations are measured shape by shape, or none (f32)"},
         {"seconds", .key = FLAG_SECONDS, .arg = "N",
-         .doc = "how long that takes, each dtype, and a peak at most; of a card, of one dtype, the whole (60)"},
+         .doc = "time per dtype, and maximum time of a peak; for a card with one dtype, the total (60)"},
         {"operations", TEXT_AT(struct arguments, operations), .arg = "FILE",
-         .doc = "file that build/bench/bench_ops wrote on a card, in bf16; nothing is measured here (none)"},
+         .doc = "output of build/bench/bench_ops on a card, in bf16; measures nothing here (none)"},
         {"steps", TEXT_AT(struct arguments, steps), .arg = "FILE",
-         .doc = "steps that were timed on that card, whose full tells what its power limit costs (none)"},
+         .doc = "records of steps on that card; those of method full give the effect of its power limit (none)"},
         {"profile", TEXT_AT(struct arguments, profile), .arg = "NAME",
-         .doc = "that card's profile, which gets the rates (none)"},
+         .doc = "profile of that card, to which the rates are added (none)"},
         {0}};
     static const struct argp argp = {
         .parser = parse,
-        .doc =
-            "Measures this machine and writes its device profile, called host, or that of a card, called as its "
-            "file. As experiments/devices/NAME.json it is found by that name.\vPeaks take some ten seconds, of a "
-            "card three. With rates of operations by shape, estimates by the profile are predictions of a step's "
-            "time, with a range; measure them on an idle machine, with the threads that steps will have, on a "
-            "card that nobody else uses. Of a card --rates bf16 is what steps in bf16 take; a shape whose kernels "
-            "are not compiled in time has the rate of the next smaller one."};
+        .doc = "Measures this machine and writes its device profile, named host, or that of a card, named after "
+               "its file. As experiments/devices/NAME.json it is found by that name.\vPeaks take some ten seconds, "
+               "for a card three. With rates of operations by shape, the profile predicts step times, with a "
+               "range; measure rates on an idle machine or card, with the number of threads that steps will use. "
+               "For a card, --rates bf16 serves steps in bf16; a shape whose kernels are not compiled in time gets "
+               "the rate of the next smaller one."};
     struct arguments arguments = {.rates = "f32", .device = "cpu", .request = {.seconds = 60}};
     char name[PROFILE_NAME_BYTES];
     struct status status = {0};

@@ -41,20 +41,14 @@ int command_claims(int argc, char **argv)
         NULL,
         parse,
         "[CLAIMS]",
-        "Holds what papers claim of their methods against recorded results, claim by claim: what was published, "
-        "what is "
-        "ours, and how much of a gain is left over gradient checkpointing as papers ran it (all logits at once, "
-        "all that "
-        "autograd keeps) and over this core's lean one.\v"
-        "CLAIMS is experiments/claims.json unless it is given; its records are looked for in the folder that "
-        "longbp is started in, else beside the program. A claim is \"reproduced\" or \"not reproduced\" by what "
-        "was "
-        "measured; \"cannot tell\" if a ratio of measured times may be off by as much as it is from the bound, "
-        "which "
-        "rounds tell (run --rounds): behind it stands its interval of 95 %; \"planned only\" if all that decides "
-        "it is "
-        "a plan, whose times are estimates; \"not run\" if nothing does.\n\n"
-        "Exit status: 0 every verdict is as the file has it, 1 one changed, 2 wrong use or a bad file.",
+        "Compares the papers' claims about their methods with recorded results, claim by claim: the published "
+        "value, ours, and the gain over gradient checkpointing as the papers ran it (all logits at once, "
+        "everything that autograd keeps) and over this core's lean one.\vCLAIMS is experiments/claims.json by "
+        "default; its records are searched for in the current folder, then beside the program. A claim is "
+        "\"reproduced\" or \"not reproduced\" by measurements; \"cannot tell\" if the 95 % interval of a ratio of "
+        "measured times, which needs rounds (run --rounds) and is shown behind it, contains the bound; \"planned "
+        "only\" if only a plan decides it, whose times are estimates; \"not run\" if nothing does.\n\nExit status: "
+        "0 every verdict equals the file's, 1 one changed, 2 wrong use or a bad file.",
         NULL,
         NULL,
         NULL};

@@ -83,70 +83,51 @@ int compare_files(const char *const *paths, size_t count, const char *by, const 
 }
 
 static const char before_rules[] =
-    "Compares two result files trial by trial, by id: did anything become worse?\n"
-    "\n"
-    "Every trial, every round and every quantity ends as same, better, worse, changed or undecided, and the "
-    "verdict is the worst of them. The records of a trial are its rounds: all that the revision and the machine "
-    "of its last record measured. Each quantity's largest of NEW's rounds is compared with the largest of "
-    "BASE's, and its smallest with the smallest.\n"
-    "\n"
-    "Verdicts:\n"
-    "  status: ok in every round of BASE and not in NEW: worse; back to ok: better; an end of the same weight, "
-    "such as oom for timeout: changed\n"
-    "  a trial only in BASE: undecided; only in NEW: worse if it crashed, failed or ran out of time, else not "
-    "judged\n"
-    "  inputs (data_hash, model_hash): another: changed, and nothing else of the trial is judged\n";
+    "Compares two result files for regressions, trial by trial, by id.\n\nEvery trial, every round and every "
+    "quantity ends as same, better, worse, changed or undecided, and the verdict is the worst of them. The records "
+    "of a trial with the revision and machine of its last record are its rounds. Each quantity's maximum over "
+    "NEW's rounds is compared with BASE's maximum, and its minimum with BASE's minimum.\n\nVerdicts:\n  status: ok "
+    "in every round of BASE but not of NEW: worse; ok again: better; another failure of equal severity, such as "
+    "oom for timeout: changed\n  a trial only in BASE: undecided; only in NEW: worse if it crashed, failed or ran "
+    "out of time, else not judged\n  inputs (data_hash, model_hash): different: changed, and nothing else of the "
+    "trial is judged\n";
 
 static const char after_rules[] =
-    "  a value that is not finite: worse, where it was finite; finite again: changed\n"
-    "  whatever NEW does not know and BASE does: undecided; what NEW alone knows: not judged, and counted\n"
-    "  figures of one draw, where a method drew other chunks: changed\n"
-    "  time: by the rule below; in one round: undecided, but for the very same measurement\n"
-    "  gradient bits: told, and not judged\n"
-    "\n"
-    "\v--allow lets a quantity grow; what it let pass is listed. Tolerances come from BASE and the dtype alone: "
-    "of gradient errors and, as a share of it, of a step's loss twice BASE's noise floor, which is taken for no "
-    "less than rounding every result once; of one tensor's error twice what it is in BASE, up to 32 floors. The "
-    "losses that a training run ends with have noise: twice the standard error of the difference of two such "
-    "means, by how much BASE's loss scatters from step to step over its last quarter.\n"
-    "\n"
-    "Times: measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 --against OTHER-BUILD "
-    "--compare`, which ends with this comparison. Rounds of one number belong together (record field round); "
-    "records without one are paired from the last on, and what is left out is told. Disturbances add "
-    "time, so that the faster half of a trial's samples counts in each round. Over all trials the ratio new / "
-    "base is the mean over the rounds, with Student's interval: worse if the interval lies above 1 and the ratio "
-    "above 1 + half the threshold, same if the interval lies below 1 + threshold. For one trial the fastest rounds "
-    "are compared, with half as much again as threshold; how far they may be off shows in the second fastest. On "
-    "a machine whose speed changes all the time the median of its rounds' ratios is less than half as far off, "
-    "and is compared instead. A trial is worse if it also stands out from the other trials, and if no disturbance "
-    "that comes and goes explains it. Groups of trials of one method, context or dtype are judged likewise. "
-    "Whatever is not the same, better or worse is undecided, and the verdict says how many rounds would do.\n"
-    "\n"
-    "Processor times are compared for samples that other programs disturbed, where both files have them and "
-    "threads do not spin while they wait (record fields cpu_ms, provenance.spin_count); what a step waits for is "
-    "not in them, and several threads that are slower by the clock alone are undecided. A method that draws its "
-    "chunks runs the same draws in both files, and a sample is held against those of its draw.\n"
-    "\n"
-    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was ok and "
-    "ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: work that is no "
-    "longer counted looks like work that was saved; if it was, record BASE anew.\n"
-    "\n"
-    "--by KEY pairs the trials of one file, or of two files together, that differ in that key alone, the first of "
-    "its values with each of the others: what is called worse there is what a setting costs. A loss of another "
-    "setting, of other data or of other chunks is changed, which is no fault there.\n"
-    "\n"
-    "--by device MEASURED PLANNED holds a plan (plan-cpu, plan-cuda) against what was measured. These two may "
-    "differ besides in profile, interconnect and measure, and in a limit of memory that one side has none of; oom "
-    "on one "
-    "side and ok on the other is no fault where one has a limit that the other has not. Bytes and counts must be "
-    "equal: less is worse, too, for one of the two is wrong. What a plan has none of is not judged: times, "
-    "losses, gradient errors, what the driver says, energy; and that a trial crashed, failed, ran out of time or "
-    "was unsupported there makes no plan wrong. A card's number of multiprocessors changes its plan, so plan-cuda "
-    "wants --profile.\n"
-    "\n"
-    "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
-    "line, or with two trials under one id), 3 changed or undecided. In junit a trial that is worse is a failure, "
-    "one that is changed or undecided is skipped, and a verdict of these is an error.";
+    "  a value that is no longer finite: worse; finite again: changed\n  a value that only BASE has: undecided; "
+    "one that only NEW has: counted, not judged\n  values of one draw, if a method drew other chunks: changed\n  "
+    "time: by the rule below; with one round undecided, unless both are the same measurement\n  gradient bits: "
+    "reported, not judged\n\n\v--allow lets a quantity grow; allowed changes are listed. Tolerances depend only on "
+    "BASE and the dtype. Gradient errors and (relatively) a step's loss: twice BASE's noise floor, at least that "
+    "of rounding every result once. One tensor's error: twice its error in BASE, up to 32 floors. The final loss "
+    "of a training run: twice the standard error of the difference of two means, from the scatter of BASE's loss "
+    "over its last quarter of steps.\n\nTimes: measure the two builds alternately in rounds: `longbp run SPEC "
+    "--rounds 3 --against OTHER-BUILD --compare`, which ends with this comparison. Rounds with equal numbers "
+    "(record field round) are paired; records without a number are paired from the last backwards, and records "
+    "left out are reported. Disturbances only add time, so the faster half of a trial's samples counts in each "
+    "round. All trials: the ratio new / base is the mean over the rounds, with Student's interval; it is worse if "
+    "the interval is above 1 and the ratio above 1 + half the threshold, the same if the interval is below 1 + "
+    "threshold. One trial: the fastest rounds are compared, with 1.5 times the threshold; the second fastest round "
+    "shows their error. If the machine's speed varies so much that the median of the rounds' ratios has less than "
+    "half that error, the median is used. A trial is worse only if it also stands out from the other trials, and "
+    "temporary disturbances do not explain it. Groups of trials with one method, context or dtype are judged in "
+    "the same way. Everything else is undecided, and the verdict says how many rounds would settle it.\n\nIf other "
+    "programs disturbed samples, processor times are compared instead, provided both files have them and threads "
+    "do not spin while waiting (record fields cpu_ms, provenance.spin_count). They exclude waits, so trials with "
+    "several threads that are slower only by the clock are undecided. A method that draws chunks runs the same "
+    "draws in both files, and samples of equal draws are compared.\n\n--deterministic is for BASE files from other "
+    "machines: it ignores times, and a trial that was ok and now times out is undecided. --exact reports decreases "
+    "of bytes and counts too, because work that is no longer counted looks like work saved; after an intended "
+    "saving, record BASE again.\n\n--by KEY pairs trials of one file, or of two files together, that differ only "
+    "in that key: its first value with each of the others. Worse then means the cost of a setting. Losses of other "
+    "settings, data or chunks are changed, which is expected.\n\n--by device MEASURED PLANNED compares a plan "
+    "(plan-cpu, plan-cuda) with measurements. The two may also differ in profile, interconnect and measure, and in "
+    "a memory limit that only one side has; oom on one side and ok on the other is then no fault. Bytes and counts "
+    "must be equal: less is worse too, because one of the two is wrong. Values that plans lack are not judged "
+    "(times, losses, gradient errors, the driver's figures, energy), nor are trials that crashed, failed, timed "
+    "out or were unsupported. A card's number of multiprocessors affects its plan, so plan-cuda needs "
+    "--profile.\n\nExit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a "
+    "torn last line, or with two trials under one id), 3 changed or undecided. In junit a worse trial is a "
+    "failure, a changed or undecided one is skipped, and such a verdict is an error.";
 
 // To be freed.
 static char *help_text(void)
@@ -165,20 +146,19 @@ int command_compare(int argc, char **argv)
 {
     static const struct flag options[] = {
         {"allow", .key = 'a', .arg = "LIST",
-         .doc = "Quantities that may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB (default: "
-                "nothing)"},
+         .doc = "Allowed increases of quantities: peak_bytes=1%,launches=2,bytes_moved=64KiB (default: none)"},
         {"threshold", .key = OPTION_THRESHOLD, .arg = "SHARE",
-         .doc = "The slow-down of all trials that must not pass as the same (default: 10%)"},
-        {"deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
+         .doc = "Slowdown of all trials that must be detected (default: 10%)"},
+        {"deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Ignore times"},
         {"exact", SET_AT(struct arguments, options.rules.exact),
-         .doc = "Fewer bytes or counts are worse, too: work that is no longer counted looks like work saved"},
+         .doc = "Report fewer bytes or counts as worse too: work that is no longer counted looks like work saved"},
         {"all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
         {"by", TEXT_AT(struct arguments, by), .arg = "KEY",
-         .doc = "Compare trials, of one file or of two together, that differ in this key alone: chunk, dtype, "
-                "method; or device, a plan with measurements; the first value is BASE (default: two files are "
-                "compared by id)"},
+         .doc =
+             "Compare trials, of one file or of two together, that differ only in this key: chunk, dtype, method; "
+             "or device, a plan with measurements; the first value is BASE (default: compare two files by id)"},
         {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|junit|json",
-         .doc = "Output for people, for a pull request's comment, as XML test results, or as JSON (default: text)"},
+         .doc = "Output as text, as a comment for a pull request, as XML test results, or as JSON (default: text)"},
         {OPERANDS, LIST_AT(struct arguments, paths, path_count)},
         {0},
     };

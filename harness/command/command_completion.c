@@ -90,16 +90,14 @@ static const struct {
 
 int command_completion(int argc, char **argv)
 {
-    static const struct flag flags[] = {
-        {OPERANDS, .kind = FLAG_TEXT, .doc = "say for which shell: bash, zsh or fish"}, {0}};
+    static const struct flag flags[] = {{OPERANDS, .kind = FLAG_TEXT, .doc = "name a shell: bash, zsh or fish"},
+                                        {0}};
     static const struct argp argp = {
         .args_doc = "bash|zsh|fish",
-        .doc =
-            "Prints a script by which a shell completes commands, options and what they take. `make install` puts "
-            "it where the shells look for it; without that:\v"
-            "  bash: eval \"$(longbp completion bash)\" in ~/.bashrc\n"
-            "  zsh:  eval \"$(longbp completion zsh)\" in ~/.zshrc, behind compinit\n"
-            "  fish: longbp completion fish > ~/.config/fish/completions/longbp.fish"};
+        .doc = "Prints a script with which a shell completes commands, options and their values. `make install` "
+               "puts it where shells find it; without that:\v  bash: eval \"$(longbp completion bash)\" in "
+               "~/.bashrc\n  zsh:  eval \"$(longbp completion zsh)\" in ~/.zshrc, behind compinit\n  fish: longbp "
+               "completion fish > ~/.config/fish/completions/longbp.fish"};
     const char *shell = NULL;
     arguments_parse(&argp, flags, argc, argv, &shell);
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)

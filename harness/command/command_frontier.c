@@ -33,12 +33,12 @@ static const struct flag own_flags[] = {
      .flags = OPTION_FIRST,
      TEXT_AT(struct arguments, device),
      .arg = "SIZE,SIZE",
-     .doc = "memory of the device (8GiB,16GiB,24GiB,40GiB,80GiB,141GiB)"},
+     .doc = "device memory (8GiB,16GiB,24GiB,40GiB,80GiB,141GiB)"},
     {.name = "host-memory",
      .flags = OPTION_FIRST,
      TEXT_AT(struct arguments, host),
      .arg = "SIZE,SIZE",
-     .doc = "memory of the host, beside none (none alone)"},
+     .doc = "host memory, in addition to none (only none)"},
     PLAN_FLAGS_RECORDS,
     {0},
 };
@@ -198,13 +198,11 @@ int command_frontier(int argc, char **argv)
     struct arguments arguments = {.device = "8GiB,16GiB,24GiB,40GiB,80GiB,141GiB"};
     plan_flags_open(&arguments.flags, 0, without, own_flags, NULL);
     arguments.flags.methods = "all";
-    const struct argp argp = {
-        .options = arguments.flags.trial.options,
-        .parser = parse,
-        .doc =
-            "Finds the longest context whose step fits, for every size of the device's memory and of the host's, "
-            "method by method, each with the options that go furthest, by planning steps; auto is the furthest "
-            "of all.\vOptions that are given stay as they are."};
+    const struct argp argp = {.options = arguments.flags.trial.options,
+                              .parser = parse,
+                              .doc = "Finds the longest context whose step fits, for each size of device and host "
+                                     "memory, by planning steps: for each method with its best options; auto is "
+                                     "the best over all methods.\vGiven options are fixed."};
     struct status status = {0};
     struct frontier frontier = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

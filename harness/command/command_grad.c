@@ -152,11 +152,10 @@ static bool compute(const struct trial *trial, const struct world *world, void *
         if (world->comm.rank == 0)
             print_report(trial, &report, peak_bytes, out);
         if (world->comm.rank == 0 && !isfinite(report.sums.loss))
-            done =
-                status_set(status, STATUS_FAILED,
-                           "the loss is not finite: a weight is not, or something is too large for %s; so is the "
-                           "gradient in %s",
-                           dtype_name(trial->dtype), out);
+            done = status_set(status, STATUS_FAILED,
+                              "the loss is not finite: a weight is not finite, or a value is too large for %s; the "
+                              "gradient in %s is not finite either",
+                              dtype_name(trial->dtype), out);
     }
     setup_close(&setup);
     step_report_free(&report);
@@ -167,8 +166,7 @@ static bool compute(const struct trial *trial, const struct world *world, void *
 static bool has_gradient(const struct trial *trial, struct status *status)
 {
     if (trial->planned)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "--device %s computes no gradient; `longbp plan` says what a step would take",
+        return status_set(status, STATUS_BAD_INPUT, "--device %s computes no gradient; `longbp plan` plans a step",
                           trial->device);
     return !trial->method->no_gradient ||
            status_set(status, STATUS_BAD_INPUT, "--method %s computes no gradient; take another, such as %s",
@@ -179,16 +177,14 @@ int command_grad(int argc, char **argv)
 {
     struct arguments arguments = {0};
     trial_flags_open(&arguments.flags, without, own_flags);
-    trial_flags_describe(&arguments.flags, "context",
-                         "of --tokens FILE all that it has; of random tokens required");
+    trial_flags_describe(&arguments.flags, "context", "with --tokens FILE all of it; required for random tokens");
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
-        .doc =
-            "Computes the gradient of one step and writes it as safetensors under Hugging Face names; prints the "
-            "loss as JSON.\vWithout --context it takes all of the token file. --chunk 64 and --head_chunk 64 are "
-            "spelled as in specs; hyphens do as well. New LoRA factors are random, both of a pair, for beside B = "
-            "0 the gradient of A would be 0."};
+        .doc = "Computes the gradient of one step and writes it as safetensors under Hugging Face names; prints "
+               "the loss as JSON.\vWithout --context it uses the whole token file. Options such as --head_chunk "
+               "may be spelled as in specs or with hyphens. New LoRA factors A and B are both random, because with "
+               "B = 0 the gradient of A would be 0."};
     struct status status = {0};
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

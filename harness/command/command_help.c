@@ -14,10 +14,10 @@ static void print_commands(void)
         int column = printf("  %-12s ", command->name);
         help_text_words(command->summary, strlen(command->summary), (size_t)column, (size_t)column, stdout);
     }
-    static const char more[] = "`longbp help COMMAND` and `longbp COMMAND --help` tell about one command, `longbp "
-                               "COMMAND --help-all` about "
-                               "all of its options, `longbp --version` the program's version.\n"
-                               "Exit codes: 0 fine, 1 a check failed, 2 wrong use or bad input, 3 undecided.";
+    static const char more[] =
+        "`longbp help COMMAND` and `longbp COMMAND --help` tell about one command, `longbp COMMAND --help-all` all "
+        "of its options, `longbp --version` the program's version.\nExit codes: 0 fine, 1 a check failed, 2 wrong "
+        "use or bad input, 3 undecided.";
     putchar('\n');
     help_text_words(more, strlen(more), 0, 0, stdout);
 }
@@ -25,8 +25,7 @@ static void print_commands(void)
 int command_help(int argc, char **argv)
 {
     static const struct flag flags[] = {{OPERANDS, .kind = FLAG_TEXT}, {0}};
-    static const struct argp argp = {.args_doc = "[COMMAND]",
-                                     .doc = "Says which commands there are, or what one does."};
+    static const struct argp argp = {.args_doc = "[COMMAND]", .doc = "Lists the commands, or describes one."};
     const char *name = NULL;
     arguments_parse(&argp, flags, argc, argv, &name);
     if (!name) {

@@ -17,8 +17,7 @@ static void write_history(const struct arguments *arguments, struct status *stat
     bool fine = results_open(&results, arguments->paths, arguments->path_count, true, status) &&
                 record_filter_some(&results, arguments->conditions, arguments->condition_count, status);
     if (fine && results.count == 0)
-        fine = status_set(status, STATUS_BAD_INPUT,
-                          "no records: there is nothing to tell of; `longbp run` writes them");
+        fine = status_set(status, STATUS_BAD_INPUT, "no records; `longbp run` writes them");
     if (fine) {
         struct histories histories;
         histories_make(&histories, results.records, results.count);
@@ -34,9 +33,9 @@ int command_history(int argc, char **argv)
         {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|json",
          .doc = "Format of the tables; json has every figure of every trial at every commit (default: text)"},
         {"where", LIST_AT(struct arguments, conditions, condition_count), .arg = "KEY=VALUE,VALUE",
-         .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
-                "all)"},
-        {"all", SET_AT(struct arguments, report.all), .doc = "Figures that never changed, too"},
+         .doc = "Only records whose field or key has one of these values; repeatable for further conditions "
+                "(default: all)"},
+        {"all", SET_AT(struct arguments, report.all), .doc = "Include figures that never changed"},
         {OPERANDS, LIST_AT(struct arguments, paths, path_count), .doc = "name at least one result file"},
         {0},
     };
@@ -44,17 +43,14 @@ int command_history(int argc, char **argv)
         NULL,
         NULL,
         "RESULTS...",
-        "Says how figures of recorded trials went from commit to commit, and at which commit they changed. Files "
-        "hold "
-        "records of any number of commits, in any order, for each carries the revision that made it: a file per "
-        "commit, `longbp run SPEC --out COMMIT.jsonl`, or what git has of one file (tools/history).\v"
-        "Commits come in git's order where longbp is started in a repository that has all of them, else in that of "
-        "their first records' times. A trial, by its id, is compared with the last commit before that has it: "
-        "bytes, "
-        "FLOPs, launches and the bits of gradients change where they are not equal, gradient errors beyond their "
-        "noise floor, losses beyond rounding and, of training runs, beyond their noise (`longbp compare --help`), "
-        "and times where the rank test of `longbp compare` says slower or faster.\n\n"
-        "Exit status: 0 fine, 2 wrong use or a bad file.",
+        "Shows figures of recorded trials commit by commit, and the commits that changed them. Files may hold "
+        "records of any number of commits in any order, because each record has its revision: a file per commit, "
+        "`longbp run SPEC --out COMMIT.jsonl`, or the history of one file in git (tools/history).\vCommits are in "
+        "git's order if the current repository has all of them, otherwise by the time of their first records. A "
+        "trial, by its id, is compared with the last earlier commit that has it: bytes, FLOPs, launches and bits "
+        "of gradients change if they are not equal, gradient errors beyond their noise floor, losses beyond "
+        "rounding and, for training runs, beyond their noise (`longbp compare --help`), and times if `longbp "
+        "compare` judges them slower or faster.\n\nExit status: 0 fine, 2 wrong use or a bad file.",
         NULL,
         NULL,
         NULL};

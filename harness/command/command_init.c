@@ -70,9 +70,9 @@ int command_init(int argc, char **argv)
          .doc = "dtype of the file: f64, f32 or bf16 (f32)"},
         {"out", .key = 'o', TEXT_AT(struct arguments, out), .arg = "DIR", .doc = "the new folder (required)"},
         {0}};
-    static const struct argp argp = {.doc = "Makes a folder with config.json and random weights in "
-                                            "model.safetensors, where there is room for them. "
-                                            "An interrupted run leaves nothing."};
+    static const struct argp argp = {
+        .doc = "Creates a folder with config.json and random weights in model.safetensors, if the disk has room. "
+               "An interrupted run leaves nothing behind."};
     struct arguments arguments = {.dtype = "f32", .seed = "1"};
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};

@@ -283,14 +283,13 @@ static const struct {
 
 int command_list(int argc, char **argv)
 {
-    static const struct flag options[] = {
-        {"json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"},
-        {OPERANDS, TEXT_AT(struct arguments, what), .doc = "say what to list: " LISTS},
-        {0}};
-    static const struct argp argp = {.args_doc = LISTS,
-                                     .doc = "Lists what there is; profiles: cards, for --profile; interconnects: "
-                                            "between ranks, for --interconnect; keys: of a "
-                                            "trial; fields: of a record."};
+    static const struct flag options[] = {{"json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"},
+                                          {OPERANDS, TEXT_AT(struct arguments, what), .doc = "name a list: " LISTS},
+                                          {0}};
+    static const struct argp argp = {
+        .args_doc = LISTS,
+        .doc = "Lists models, methods and other items; profiles: of cards, for --profile; interconnects: for "
+               "--interconnect; keys: of a trial; fields: of a record."};
     struct arguments arguments = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
     size_t i = 0;

@@ -23,7 +23,7 @@ static const struct flag own_flags[] = {
      .flags = OPTION_FIRST,
      TEXT_AT(struct plan_flags, methods),
      .arg = "all|METHOD,METHOD",
-     .doc = "which methods; auto: the one, and the options, with which it goes furthest (all)"},
+     .doc = "methods; auto: the method and options with the largest result (all)"},
     {.name = "method", .flags = OPTION_ALIAS},
     PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
@@ -310,7 +310,7 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
     struct arguments arguments = {.extent = extent};
     plan_flags_open(&arguments.flags, NEEDS_MEMORY | (batch ? NEEDS_CONTEXT : 0),
                     batch ? without_batch : without_context, own_flags,
-                    "no limit; where a method is chosen, none: nothing is kept there");
+                    "no limit; if a method is chosen, none: nothing is offloaded");
     arguments.flags.methods = "all";
     arguments.flags.trial.min_memory = true;
     const struct argp argp = {.options = arguments.flags.trial.options, .parser = parse, .doc = doc};
@@ -341,16 +341,16 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
 int command_max_context(int argc, char **argv)
 {
     return command(argc, argv, EXTENT_CONTEXT,
-                   "Finds the longest context whose step fits in so much memory, method by method, by planning "
-                   "steps: the peaks are exact, and nothing is computed.\vAn option goes to every method that has "
-                   "it. Methods that draw columns are among all of them only with an option of theirs, such as "
-                   "--budget; one that has an option but not the choice given is left out, with the reason.");
+                   "Finds the longest context whose step fits the memory, for each method, by planning steps: "
+                   "peaks are exact, and nothing is computed.\vAn option applies to every method that has it. "
+                   "Methods that draw chunks are included only if an option of theirs, such as --budget, is given; "
+                   "a method that has an option but not the given choice is left out, with the reason.");
 }
 
 int command_max_batch(int argc, char **argv)
 {
     return command(argc, argv, EXTENT_BATCH,
-                   "Finds the largest batch whose step fits in so much memory at a context, method by method, by "
-                   "planning steps: the peaks are exact, and nothing is computed.\vAn option goes to every method "
-                   "that has it; one that has not the choice given is left out, with the reason.");
+                   "Finds the largest batch at a context whose step fits the memory, for each method, by planning "
+                   "steps: peaks are exact, and nothing is computed.\vAn option applies to every method that has "
+                   "it; a method without the given choice is left out, with the reason.");
 }

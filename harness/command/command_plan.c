@@ -30,9 +30,9 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_MEMORY_LIMIT,
     PLAN_FLAG_RESERVE,
     {"timeline", TEXT_AT(struct arguments, timeline), .arg = "FILE",
-     .doc = "write the record with the live bytes over the step, for `longbp plot` (none)"},
+     .doc = "write the record with the live bytes over the step to FILE, for `longbp plot` (none)"},
     {"categories", SET_AT(struct arguments, categories),
-     .doc = "print where the step's time goes: its operations, GEMM by shape; with a profile in ms"},
+     .doc = "print the step's operations by category, GEMM by shape; with a profile their time"},
     PLAN_FLAG_JSON(": the record, and whether it fits"),
     {0}};
 
@@ -105,8 +105,8 @@ static void tell_long(const struct trial *trial)
     double chunks = chunk ? ceil((double)trial->context / (double)chunk) : 0;
     if (chunks * (double)layers > CHUNKS_UNTOLD)
         fprintf(stderr,
-                "longbp: %.0f chunks in each of %zu layers are planned one by one, which takes seconds to minutes; "
-                "a larger --chunk than %zu takes less\n",
+                "longbp: planning %.0f chunks in each of %zu layers one by one takes seconds to minutes; a larger "
+                "--chunk than %zu takes less\n",
                 chunks, layers, chunk);
 }
 
@@ -236,8 +236,7 @@ static void print_table(const struct plan *plan)
     snprintf(text, sizeof text, "%.4f of the lower bound", record->peak_over_bound);
     print_bytes("peak", peak, text);
     if (plan->largest_draw_bytes)
-        print_bytes("largest draw", plan->largest_draw_bytes,
-                    "the most that a draw takes, but for one in a million");
+        print_bytes("largest draw", plan->largest_draw_bytes, "the largest draw, exceeded by one in a million");
     print_bytes("resident", (size_t)record->resident_bytes, "before the step");
     snprintf(text, sizeof text, "resident + %.0f per token of context and sequence",
              record->lower_bound_bytes_per_token);
@@ -292,19 +291,18 @@ int command_plan(int argc, char **argv)
     char *command = shell_line(argc, argv);
     struct arguments arguments = {0};
     plan_flags_open(&arguments.flags, NEEDS_CONTEXT, without, own_flags,
-                    "no limit; with --method auto nothing is kept there");
+                    "no limit; with --method auto nothing is offloaded");
     const struct argp argp = {
         .options = arguments.flags.trial.options,
         .parser = parse,
         .doc =
-            "Runs one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on any "
-            "machine and for any card.\vA time is only an estimate, from the least to the most that the step may "
-            "take: each operation takes as long as its FLOPs or its bytes do at the rate of its shape, whichever "
-            "is longer, and a launch, and all of it longer at the card's power limit. The rates are the profile's "
-            "own, if they were measured, or those of h200-141g by the ratio of the two cards' peaks. Where chunks "
-            "are drawn the time is a mean over draws and all else of the draw of --sampler-seed; what fits is "
-            "judged by the largest draw. A step that does not fit the device or the host is a result, so the exit "
-            "code is 0; where --method auto finds nothing that fits it is 1."};
+            "Runs one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on any machine "
+            "and for any card.\vTimes are estimates with a range: each operation takes the longer of its FLOPs' "
+            "and its bytes' time at the rate of its shape, and a launch; the card's power limit may lengthen the "
+            "step. The rates are the profile's own if they were measured, otherwise those of h200-141g scaled by "
+            "the ratio of the two cards' peaks. If chunks are drawn, the time is a mean over draws, and everything "
+            "else is for the draw of --sampler-seed; the largest draw decides what fits. A step that does not fit "
+            "is a result, with exit code 0; if --method auto finds nothing that fits, the exit code is 1."};
     struct status status = {0};
     struct plan plan = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

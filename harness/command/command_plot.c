@@ -39,43 +39,42 @@ int command_plot(int argc, char **argv)
     plot_figures(", ", names, sizeof names);
     plot_panels(listed, sizeof listed);
     snprintf(panels, sizeof panels,
-             "One panel alone of the figures that have several: %s; of published figures and longest contexts the "
-             "words above it, or the first of them up to a comma (default: all)",
+             "Only this panel of figures with several: %s; for published figures and longest contexts the heading "
+             "above the panel, or its part up to a comma (default: all)",
              listed);
     snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
     const struct flag options[] = {
         {"out", .flags = OPTION_FIRST, .key = 'o', TEXT_AT(struct plot_request, form.folder), .arg = "DIR",
-         .doc = "Folder of the pictures, made if it is not there (default: plots)"},
+         .doc = "Folder of the pictures, created if missing (default: plots)"},
         {"format", .flags = OPTION_FIRST, .key = 'f', TEXT_AT(struct plot_request, form.formats),
          .arg = "svg|png|pdf|tsv,svg|png|pdf|tsv",
-         .doc = "Some of svg, png, pdf and tsv, the table that a picture is drawn from, with a header line "
-                "(default: svg,png)"},
+         .doc = "Formats among svg, png, pdf and tsv; tsv is the picture's table with a header line (default: "
+                "svg,png)"},
         {"figures", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, figures), .arg = "FIGURE,FIGURE",
          .doc = figures},
         {"where", .flags = OPTION_FIRST, LIST_AT(struct plot_request, conditions, condition_count),
          .arg = "KEY=VALUE,VALUE",
-         .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
-                "all)"},
+         .doc = "Only records whose field or key has one of these values; repeatable for further conditions "
+                "(default: all)"},
         {"series", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, series), .arg = "LIST",
-         .doc = "Only these methods or series, in the colours that they have among all: full,seco or \"seco, chunk "
-                "128\" (default: all)"},
+         .doc = "Only these methods or series, with their usual colours: full,seco or \"seco, chunk 128\" "
+                "(default: all)"},
         {"title", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.title), .arg = "TEXT",
-         .doc =
-             "Heading of the pictures of one figure, which --figures names; \"\": none, of any (default: what the "
-             "figure shows)"},
+         .doc = "Heading of the pictures of the one figure in --figures; \"\": none, for any figures (default: the "
+                "figure's own)"},
         {"size", .flags = OPTION_FIRST, .key = OPTION_SIZE, .arg = "WIDTHxHEIGHT",
-         .doc = "On paper, in mm, cm or in: 170x110mm, or a width alone: 85mm; what is of bars keeps its shape "
+         .doc = "Size on paper, in mm, cm or in: 170x110mm, or only a width: 85mm; bar charts keep their shape "
                 "within it (default: 900 pixels wide)"},
         {"style", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.style),
          .arg = "bare|grey|serif,bare|grey|serif",
-         .doc = "Some of bare, without heading and foot, which a caption says; grey, for print without colours; "
-                "serif, letters as in most papers (default: none of them)"},
+         .doc = "Styles among bare, without heading and foot, for use with a caption; grey, for print without "
+                "colours; serif, as in most papers (default: none)"},
         {"font", TEXT_AT(struct plot_request, form.font), .arg = "FAMILY",
-         .doc = "Letters of this family, such as \"Times New Roman\" or \"Latin Modern Roman\", which must be "
-                "installed where the picture is drawn, or shown as svg (default: sans-serif)"},
+         .doc = "Font family, such as \"Times New Roman\" or \"Latin Modern Roman\", which must be installed where "
+                "the picture is drawn, or, for svg, shown (default: sans-serif)"},
         {"panel", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.panel), .arg = "NAME", .doc = panels},
         {"log", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.log), .arg = "AXES",
-         .doc = "Logarithmic axes of figures that have curves: x, y, x,y or none (default: where that is legible)"},
+         .doc = "Logarithmic axes of figures with curves: x, y, x,y or none (default: chosen for legibility)"},
         {"published", TEXT_AT(struct plot_request, published), .arg = "DIR",
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
         {"scripts", TEXT_AT(struct plot_request, form.scripts), .arg = "DIR",
@@ -86,10 +85,9 @@ int command_plot(int argc, char **argv)
     const struct argp argp = {NULL,
                               parse,
                               "[RESULTS...]",
-                              "Draws figures from recorded results alone, one for each experiment and setting "
-                              "that has the records for it, and prints the path of each picture.\vNeeds gnuplot "
-                              "5.4 or later. Exit status: 0 drawn, 2 wrong use, a bad file, nothing to draw, or "
-                              "no gnuplot.",
+                              "Draws figures from recorded results, one for each experiment and setting with "
+                              "suitable records, and prints the path of each picture.\vNeeds gnuplot 5.4 or later. "
+                              "Exit status: 0 drawn, 2 wrong use, a bad file, nothing to draw, or no gnuplot.",
                               NULL,
                               NULL,
                               NULL};

@@ -34,28 +34,28 @@ int command_report(int argc, char **argv)
 {
     static const struct flag options[] = {
         {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|latex|csv|json",
-         .doc = "Format of the tables; latex, csv and json print the one table of records (default: text)"},
+         .doc = "Format of the tables; latex, csv and json only print the table of records (default: text)"},
         {"html", TEXT_AT(struct arguments, html), .arg = "FILE",
-         .doc = "Instead one page for a browser, which needs no network: claims, figures (by gnuplot), tables that "
-                "are sorted and filtered, where the time goes, where the records come from (default: tables)"},
+         .doc = "Write a self-contained page for a browser instead: claims, figures (by gnuplot), sortable tables, "
+                "time by category, provenance (default: tables)"},
         {"claims", TEXT_AT(struct arguments, claims), .arg = "FILE",
-         .doc = "Claims for the page, held against these records, which stand for files of the same name "
-                "(default: experiments/claims.json here or near the program)"},
+         .doc = "Claims for the page, compared with these records, which replace files of the same name (default: "
+                "experiments/claims.json here or near the program)"},
         {"columns", TEXT_AT(struct arguments, request.table.columns), .arg = "COLUMN,COLUMN",
-         .doc = "That table alone, with these columns: fields (`longbp list fields`), keys of a trial and options "
-                "of its "
-                "method by their own names (context, method, chunk), or setting, time_ms, spread_ms, time_ratio, "
-                "peak_ratio, and of training runs last_loss, held_out_loss (default: those in which rows differ)"},
+         .doc =
+             "Only the table of records, with these columns: fields (`longbp list fields`), trial keys and method "
+             "options by their short names (context, method, chunk), or setting, time_ms, spread_ms, time_ratio, "
+             "peak_ratio, and for training runs last_loss, held_out_loss (default: those in which rows differ)"},
         {"sort", TEXT_AT(struct arguments, request.table.sort), .arg = "COLUMN[:desc]",
-         .doc = "That table alone, in this order (default: the files')"},
+         .doc = "Only the table of records, in this order (default: the files')"},
         {"where", LIST_AT(struct arguments, request.conditions, request.condition_count), .arg = "KEY=VALUE,VALUE",
-         .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
-                "all)"},
+         .doc = "Only records whose field or key has one of these values; repeatable for further conditions "
+                "(default: all)"},
         {"all", SET_AT(struct arguments, request.every),
-         .doc = "Every record of a trial that has several; else its rounds are one row, and of other builds' and "
-                "machines' the last counts"},
+         .doc = "Show every record of a trial; by default rounds form one row, and among other builds and machines "
+                "the last record counts"},
         {"summary", SET_AT(struct arguments, request.summary),
-         .doc = "One line for each series: not the table of records, nor every point"},
+         .doc = "Show one line per series, without the table of records and single points"},
         {"published", TEXT_AT(struct arguments, request.published), .arg = "DIR",
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
         {OPERANDS, LIST_AT(struct arguments, request.paths, request.path_count)},
@@ -65,23 +65,16 @@ int command_report(int argc, char **argv)
         NULL,
         parse,
         "[RESULTS...]",
-        "Writes recorded results as a table, a row for each trial, ratios over the first record's method at the "
-        "same "
-        "model, context and batch; and, as far as the "
-        "records have it, beside the points that papers published for the same experiment: published, ours and "
-        "their ratio, and what each series grows by per token; where a step's time goes; and how far predictions "
-        "by "
-        "measured rates are off.\v"
-        "A time is the median of the samples, where chunks are drawn the mean over draws; +- is half the distance "
-        "between the quartiles, of a mean its standard error. Times of planned trials are estimates, and stand in "
-        "a "
-        "column of that name.\n\n"
-        "csv (as RFC 4180 has it) and json (an array of objects) hold values as records have them, by default all "
-        "fields but tables within a record; a row is a trial, with the samples of all its rounds, and with --all a "
-        "record. What rows leave out is said on stderr. In csv a null is empty and an empty text \"\"; lists and "
-        "objects are "
-        "JSON. Texts are written as they are: a spreadsheet may take one that begins with = for a formula.\n\n"
-        "Exit status: 0 fine, 2 wrong use, a bad file, or nothing to sum up.",
+        "Writes recorded results as a table with a row per trial and ratios to the first record's method at the "
+        "same model, context and batch. If the records allow, adds published points for the same experiment "
+        "(published, ours, ratio, and each series' growth per token), a step's time by category, and the errors of "
+        "predictions by measured rates.\vA time is the median of the samples, or the mean over draws if chunks are "
+        "drawn; +- is half the distance between the quartiles, for a mean its standard error. Times of planned "
+        "trials are estimates, in a column of their own.\n\ncsv (RFC 4180) and json (an array of objects) hold "
+        "plain values, by default all fields except tables within a record; a row is a trial with the samples of "
+        "all its rounds, with --all a record. Rows left out are reported on stderr. In csv null is empty and an "
+        "empty text \"\"; lists and objects are JSON. Texts are not escaped for spreadsheets, which may take one "
+        "that begins with = for a formula.\n\nExit status: 0 fine, 2 wrong use, a bad file, or nothing to sum up.",
         NULL,
         NULL,
         NULL};

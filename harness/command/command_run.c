@@ -33,7 +33,7 @@ struct arguments {
 
 static const struct flag flags[] = {
     {"out", .flags = OPTION_FIRST, .key = 'o', TEXT_AT(struct arguments, out), .arg = "FILE",
-     .doc = "the result file (results/EXPERIMENT.jsonl)"},
+     .doc = "result file (results/EXPERIMENT.jsonl)"},
     {"axis", .flags = OPTION_FIRST, .key = 'a', .arg = "KEY=VALUE,VALUE",
      .doc = "these values of a key; repeatable (the spec's)"},
     {"device", .flags = OPTION_FIRST, .key = 'd', TEXT_AT(struct arguments, device), .arg = "DEVICE",
@@ -46,34 +46,32 @@ static const struct flag flags[] = {
     {"profile", .flags = OPTION_FIRST, .key = 'p', .arg = "PROFILE|FILE",
      .doc = "estimate a step's time by this device profile (the spec's, or none)"},
     {"parallel", .key = 'P', .arg = "data=N,...",
-     .doc = "ranks that share a step, a process each (the spec's, or one)"},
+     .doc = "ranks that share a step, one process each (the spec's, or one)"},
     {"launch", .key = 'L', TEXT_AT(struct arguments, launch), .arg = "LAUNCHER",
      .doc = "launcher of a trial's ranks, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
     {"list", .flags = OPTION_FIRST, .key = 'l', SET_AT(struct arguments, list),
-     .doc =
-         "print the trials and their ids, with what each takes as far as it is known before, and measure nothing"},
+     .doc = "print all trials with their ids and planned memory and time, and measure nothing"},
     {"dry-run", .flags = OPTION_FIRST, .key = 'y', SET_AT(struct arguments, dry_run),
-     .doc =
-         "print the trials that are left, with what each takes as far as it is known before, and measure nothing"},
+     .doc = "print the trials that are left with their planned memory and time, and measure nothing"},
     {"trial", .key = 'c', TEXT_AT(struct arguments, trial), .arg = "ID",
-     .doc = "measure the trial whose id begins so, it alone, and print its record (all of them)"},
+     .doc = "measure only the trial with this id, or prefix of one, and print its record (all)"},
     {"fresh", .key = 'f', SET_AT(struct arguments, fresh),
-     .doc = "measure every trial; the old results move to FILE.bak, or behind one that has trials which they lack"},
+     .doc = "measure every trial; the old results move to FILE.bak, or FILE.bak.2 and so on to keep other trials"},
     {"retry", .flags = OPTION_FIRST, .key = 'r', SET_AT(struct arguments, retry),
-     .doc = "measure again what did not end ok"},
+     .doc = "measure trials again that did not end ok"},
     {"rounds", .flags = OPTION_FIRST, .key = 'n', COUNT_AT(struct arguments, rounds, 1, RECORD_ROUNDS_MAX),
      .arg = "N",
-     .doc = "go through the trials N times, a record each: for times that `longbp compare` can trust (1)"},
+     .doc = "measure the trials in N rounds, with a record each: `longbp compare` needs rounds to judge times (1)"},
     {"against", .key = 'g', TEXT_AT(struct arguments, against), .arg = "PROGRAM",
-     .doc = "measure another build's longbp too, trial by trial in turn with this one (none)"},
+     .doc = "also measure another build's longbp, alternating trial by trial (none)"},
     {"against-out", .key = 'b', TEXT_AT(struct arguments, against_out), .arg = "FILE",
-     .doc = "the result file of the other build (that of --out, with -against before its .jsonl)"},
+     .doc = "result file of the other build (that of --out, with -against before .jsonl)"},
     {"compare", .key = 'x', SET_AT(struct arguments, compare),
-     .doc = "end with what `longbp compare` says of this build against the other, and with its exit status"},
+     .doc = "finally compare this build with the other, as `longbp compare`, with its exit status"},
     {"quiet", .flags = OPTION_FIRST, .key = 'q', VALUE_AT(struct arguments, detail, PROGRESS_QUIET),
-     .doc = "say nothing on stderr of trials that end ok with a gradient that was judged, nor how many are left"},
+     .doc = "print on stderr only trials that fail or whose gradient is undecided"},
     {"verbose", .key = 'v', VALUE_AT(struct arguments, detail, PROGRESS_VERBOSE),
-     .doc = "say when each trial begins, its id, and all of why it did not end ok"},
+     .doc = "print when each trial begins, its id, and full reasons of failures"},
     {"json", .key = 'j', SET_AT(struct arguments, json), .doc = "with --list: one JSON object per line"},
     {OPERANDS, TEXT_AT(struct arguments, spec), .doc = "name the experiment's file"},
     {0}};
@@ -106,8 +104,8 @@ static void check_out(const struct argp_state *state, const char *flag, const ch
 {
     if (path && strcmp(path, "-") == 0)
         argp_error(state,
-                   "%s -: results go to a file, which a run that was stopped goes on with; /dev/stdout gives a "
-                   "pipe the records, and ./- is a file of that name",
+                   "%s -: results need a file, from which a stopped run resumes; use /dev/stdout for a pipe, or "
+                   "./- for a file of that name",
                    flag);
 }
 
@@ -142,14 +140,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--list measures nothing: --against and --compare do not go with it");
         if (arguments->dry_run && (arguments->list || arguments->trial || arguments->fresh ||
                                    arguments->rounds > 1 || arguments->against))
-            argp_error(state,
-                       "--dry-run tells what is left: --list, --trial, --fresh, --rounds and --against do not "
-                       "go with it");
+            argp_error(state, "--dry-run lists the trials that are left; it cannot be combined with --list, "
+                              "--trial, --fresh, --rounds or --against");
         if (arguments->trial && (arguments->list || arguments->out || arguments->fresh || arguments->retry ||
                                  arguments->rounds > 1 || arguments->against))
-            argp_error(state,
-                       "--trial prints one record; --out, --list, --fresh, --retry, --rounds and --against do "
-                       "not go with it");
+            argp_error(state, "--trial prints one record; it cannot be combined with --out, --list, --fresh, "
+                              "--retry, --rounds or --against");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -278,11 +274,10 @@ static bool is_program(const char *path, struct status *status)
     struct stat file;
     bool found = stat(path, &file) == 0;
     if (found && S_ISREG(file.st_mode) && access(path, X_OK) == 0)
-        return is_longbp(path) ||
-               status_set(status, STATUS_BAD_INPUT,
-                          "--against %s: not a longbp, for it does not answer --version as one; give the path of "
-                          "another build's",
-                          path);
+        return is_longbp(path) || status_set(status, STATUS_BAD_INPUT,
+                                             "--against %s: not a longbp, by its answer to --version; give the "
+                                             "path of another build's longbp",
+                                             path);
     return status_set(status, STATUS_BAD_INPUT, "--against %s: %s; give the path of another build's longbp", path,
                       found && !S_ISREG(file.st_mode) ? "not a program" : strerror(errno));
 }
@@ -334,10 +329,10 @@ static bool load(struct spec *spec, const char *path, const struct spec_changes 
     if (spec_load(spec, path, changes, &why))
         return true;
     if (are_results(path))
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: these are results, not the spec of an experiment; `longbp report`, `plot` and "
-                          "`compare` read them",
-                          path);
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: is a result file, not the spec of an experiment; `longbp report`, `plot` and `compare` read it",
+            path);
     *status = why;
     return false;
 }
@@ -352,7 +347,8 @@ static int run(const struct arguments *arguments, struct status *status)
     const char *started = getenv("OMPI_COMM_WORLD_SIZE");
     if (started && strtoul(started, NULL, 10) > 1) {
         status_set(status, STATUS_BAD_INPUT,
-                   "this is one of %s processes of an MPI job: start longbp run once, it starts the ranks itself",
+                   "this is one of %s processes of an MPI job; start longbp run once, without MPI: it starts the "
+                   "ranks itself",
                    started);
         goto cleanup;
     }
@@ -397,14 +393,13 @@ int command_run(int argc, char **argv)
     static const struct argp argp = {
         .parser = parse,
         .args_doc = "SPEC",
-        .doc =
-            "Measures every trial of an experiment, each in its own process, and appends one line of JSON per "
-            "trial. Trials that the result file already has are skipped, so a run that was stopped resumes. Ends "
-            "with a table of all trials; `longbp report` makes others.\vExit status: 0 measured, also where some "
-            "trials ran out of memory or time; 1 a gradient was wrong, a trial crashed, no trial is ok, or the "
-            "results were removed meanwhile; 2 wrong use, a bad file, one that cannot be written, or no trial "
-            "that this machine can measure; 130 interrupted. With --compare also 1 where this build is worse and "
-            "3 where that cannot be told."};
+        .doc = "Measures every trial of an experiment, each in its own process, and appends one line of JSON per "
+               "trial. Trials that the result file already has are skipped, so a run that was stopped resumes. "
+               "Ends with a table of all trials; `longbp report` makes others.\vExit status: 0 measured, also if "
+               "some trials ran out of memory or time; 1 a gradient was wrong, a trial crashed, no trial is ok, or "
+               "the results were removed meanwhile; 2 wrong use, a bad file, an output that cannot be written, or "
+               "no trial that this machine can measure; 130 interrupted. With --compare also 1 if this build is "
+               "worse and 3 if undecided."};
     struct arguments arguments = {.rounds = 1};
     struct status status = {0};
     arguments_parse(&argp, flags, argc, argv, &arguments);

@@ -85,15 +85,15 @@ static bool run(const struct arguments *arguments, struct status *status)
 int command_sensors(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {"out", .key = 'o', TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "append to it (to stdout)"},
+        {"out", .key = 'o', TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "file to append to (stdout)"},
         {"every", .key = 'e', COUNT_AT(struct arguments, every_ms, 1, MS_MAX), .arg = "MS",
          .doc = "milliseconds between two readings (500)"},
         {"count", .key = 'n', COUNT_AT(struct arguments, count, 1, 0), .arg = "N",
-         .doc = "readings, then the end (until SIGINT or SIGTERM)"},
+         .doc = "number of readings (until SIGINT or SIGTERM)"},
         {0}};
     static const struct argp argp = {
-        .doc = "Reads every card's clocks, power, temperature and energy by NVIDIA's management library, a line of "
-               "CSV per card and reading. Opens no device, so it takes none of a card's memory."};
+        .doc = "Reads every card's clocks, power, temperature and energy through NVIDIA's management library, with "
+               "a line of CSV per card and reading. Uses no device memory."};
     struct arguments arguments = {.every_ms = 500};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);

@@ -32,29 +32,29 @@ struct arguments {
 
 static const struct flag own_flags[] = {
     {"tokens", .flags = OPTION_FIRST, TEXT_AT(struct arguments, tokens), .arg = "FILE",
-     .doc = "token ids, of which every window is one sequence: .npy, llm.c's .bin, or raw (random ones)"},
+     .doc = "token ids, cut into windows of --context tokens: .npy, llm.c's .bin, or raw (random ones)"},
     {"token-dtype", TEXT_AT(struct arguments, token_dtype), .arg = "bytes|u16|u32",
      .doc = "dtype of a raw file of token ids (bytes, if the vocabulary is 256)"},
     {"sequences", COUNT_AT(struct arguments, sequences, 1, 0), .arg = "N",
-     .doc = "sequences per micro-batch of --batch FILE, or of a folder of batch files; of windows --batch N sets "
-            "it (required with files)"},
+     .doc = "sequences per micro-batch from --batch FILE or a folder of batch files; for windows use --batch N "
+            "(required with batch files)"},
     {"out", .flags = OPTION_FIRST, TEXT_AT(struct arguments, out), .arg = "DIR",
      .doc = "new folder for weights, checkpoints and steps.jsonl (required)"},
     {"resume", .flags = OPTION_FIRST, SET_AT(struct arguments, resume),
-     .doc = "go on after the last checkpoint in DIR, if there is one; --steps may be more, if the steps taken keep "
-            "their rates"},
+     .doc = "resume after the last checkpoint in DIR, if there is one; --steps may grow if completed steps keep "
+            "their learning rates"},
     {"checkpoint", COUNT_AT(struct arguments, checkpoint, 0, 0), .arg = "N",
-     .doc = "write weights and optimizer state every N steps (0: never, but when it is interrupted)"},
+     .doc = "write weights and optimizer state every N steps (0: only when interrupted)"},
     {"keep-checkpoints", COUNT_AT(struct arguments, keep_checkpoints, 1, 0), .arg = "N",
-     .doc = "the last N of them stay (1)"},
+     .doc = "number of checkpoints to keep (1)"},
     {"lost-updates", SET_AT(struct arguments, lost_updates),
-     .doc = "say of each step in bf16 what share of the updates rounding lost, and of the weights stayed as they "
-            "were"},
+     .doc = "print for each step in bf16 the share of the updates that rounding lost, and of weights that did not "
+            "change"},
     {"launch", TEXT_AT(struct arguments, launch), .arg = "LAUNCHER",
      .doc = "launcher of the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
     {"as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
     {"quiet", VALUE_AT(struct arguments, detail, PROGRESS_QUIET),
-     .doc = "print no steps: DIR/steps.jsonl has them"},
+     .doc = "do not print steps, which DIR/steps.jsonl has"},
     {"verbose", VALUE_AT(struct arguments, detail, PROGRESS_VERBOSE),
      .doc = "print the trained model, its memory before the first step, and each checkpoint"},
     {0}};
@@ -93,14 +93,13 @@ static bool complete(struct arguments *arguments, struct status *status)
     json_t *trial = arguments->flags.trial;
     bool files = json_object_get(trial, "data"); // of batches
     if (files && arguments->tokens)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "--tokens and a batch file are two things to train on; give one");
+        return status_set(status, STATUS_BAD_INPUT, "--tokens and a batch file are both given; give one");
     if (files && !arguments->sequences)
         return status_set(status, STATUS_BAD_INPUT,
-                          "--sequences is missing: how many of the sequences of --batch are a micro-batch?");
+                          "--sequences is missing: give the number of sequences of --batch per micro-batch");
     if (!files && arguments->sequences)
         return status_set(status, STATUS_BAD_INPUT,
-                          "--sequences are those of a batch file; give one by --batch FILE, or --batch %zu windows",
+                          "--sequences needs a batch file: give one with --batch FILE, or --batch %zu for windows",
                           arguments->sequences);
     if (files)
         json_object_set_new(trial, "batch", json_integer((json_int_t)arguments->sequences));
@@ -348,14 +347,12 @@ static bool train(const struct trial *trial, const struct world *world, void *co
 static bool check_checkpoints(const struct arguments *arguments, size_t steps, struct status *status)
 {
     if (arguments->checkpoint > steps)
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "--checkpoint %zu is beyond the last of %zu steps, so none would be written; give at most "
-            "%zu, or leave it out",
-            arguments->checkpoint, steps, steps);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--checkpoint %zu would write none in %zu steps; give at most %zu, or leave it out",
+                          arguments->checkpoint, steps, steps);
     return arguments->checkpoint || !arguments->keep_checkpoints ||
            status_set(status, STATUS_BAD_INPUT,
-                      "--keep-checkpoints %zu is of those that --checkpoint N writes; give it, or leave both out",
+                      "--keep-checkpoints %zu needs --checkpoint N; give it, or leave both out",
                       arguments->keep_checkpoints);
 }
 
@@ -364,13 +361,13 @@ static bool check_trial(const struct trial *trial, const struct arguments *argum
 {
     if (trial->planned)
         return status_set(status, STATUS_BAD_INPUT,
-                          "--device %s trains nothing; give cpu or cuda, or plan a step by `longbp plan`",
+                          "--device %s does not train; give cpu or cuda, or plan a step with `longbp plan`",
                           trial->device);
     if (!check_checkpoints(arguments, trial->train.steps, status))
         return false;
     return !arguments->lost_updates || trial->measure.lost_updates ||
            status_set(status, STATUS_BAD_INPUT,
-                      "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
+                      "--lost-updates needs weights in bf16 (--dtype bf16) that sgd or adamw updates");
 }
 
 // Adds this command's default optimizer to the help.
@@ -403,14 +400,13 @@ int command_train(int argc, char **argv)
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
-        .doc =
-            "Trains a model and writes its weights, or with --lora a PEFT adapter, to DIR; prints a line of JSON "
-            "per step and per evaluation, which DIR/steps.jsonl keeps.\vThe sequences are windows of --context "
-            "tokens, in the order of the file and again from its beginning, the last token of each without a "
-            "target; or, with --batch FILE --sequences N, those of a batch file, or of a folder of such, with all "
-            "that it says of them: labels, documents, pairs, groups, log-probs and advantages. With --checkpoint "
-            "a run that was ended, by whatever, goes on by --resume and ends with the same bits (on a card with "
-            "--deterministic). Values of --chunk and the like are spelled as in specs."};
+        .doc = "Trains a model and writes its weights, or with --lora a PEFT adapter, to DIR; prints a line of "
+               "JSON per step and per evaluation, also kept in DIR/steps.jsonl.\vThe sequences are windows of "
+               "--context tokens, in file order and repeatedly, the last token of each without a target; or, with "
+               "--batch FILE --sequences N, those of a batch file or a folder of batch files, with their labels, "
+               "documents, pairs, groups, log-probs and advantages. With --checkpoint an interrupted run resumes "
+               "with --resume and ends with the same bits (on a card with --deterministic). Values of --chunk and "
+               "similar options are spelled as in specs."};
     struct status status = {0};
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

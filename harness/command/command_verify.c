@@ -150,10 +150,9 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         folder_say(request.folder);
     }
     if (verified && !request.config && (like.adapter_folder || like.lora.table || like.lora.saved))
-        verified =
-            status_set(status, STATUS_BAD_INPUT,
-                       "--lora %s: an adapter, or what chooses layers, is of one model; give it with --model",
-                       arguments->lora);
+        verified = status_set(status, STATUS_BAD_INPUT,
+                              "--lora %s: an adapter, or a choice of layers, needs a model; give --model",
+                              arguments->lora);
     if (verified && arguments->batch)
         doubtful_labels_say(arguments->batch);
     verified = verified && verify(&request, found, table, status);
@@ -167,9 +166,9 @@ int command_verify(int argc, char **argv)
 {
     static const struct flag options[] = {
         {"model", .key = 'm', TEXT_AT(struct arguments, model), .arg = "DIR|PRESET",
-         .doc = "check this model (small ones of every kind)"},
+         .doc = "model to check (small ones of every kind)"},
         {"shape", .key = 's', TEXT_AT(struct arguments, shape), .arg = "TEXT",
-         .doc = "only shapes whose name has this in it (all)"},
+         .doc = "only shapes whose name contains this (all)"},
         {"dtype", .key = 't', TEXT_AT(struct arguments, dtype), .arg = "f64|f32|bf16",
          .doc = "dtype of weights and activations (f64)"},
         {"device", .key = 'd', TEXT_AT(struct arguments, device), .arg = "DEVICE",
@@ -182,15 +181,13 @@ int command_verify(int argc, char **argv)
          .doc = "loss that is minimised, of `longbp list objectives` (token-mean)"},
         {"lora", .key = 'l', TEXT_AT(struct arguments, lora), .arg = "DIR|r=8,alpha=16,targets=q,v",
          .doc =
-             "train LoRA factors alone, new ones, or with --model those of a PEFT adapter's folder (every weight)"},
+             "train only LoRA factors, new ones, or with --model those of a PEFT adapter's folder (every weight)"},
         {"batch", .key = 'b', TEXT_AT(struct arguments, batch), .arg = "FILE",
          .doc = "a batch file (random tokens of every shape)"},
         {"json", .key = 'j', SET_AT(struct arguments, json), .doc = "one JSON object per case"},
         {0}};
-    static const struct argp argp = {
-        .doc =
-            "Holds every method's gradient against full backprop in f64, on small awkward shapes. Exit code 1 if "
-            "one is off."};
+    static const struct argp argp = {.doc = "Compares every method's gradient with full backprop in f64, on small "
+                                            "awkward shapes. Exit code 1 if one is wrong."};
     struct arguments arguments = {.dtype = "f64", .device = "cpu"};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);

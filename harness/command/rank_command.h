@@ -4,7 +4,7 @@
 #include "kernels/comm/world.h"
 #include <stdbool.h>
 
-// What one process computes of a trial, alone or as one of its ranks. Returns false and a status if it failed.
+// Runs a trial in one process, alone or as one of its ranks. Returns false and a status if it failed.
 typedef bool rank_run(const struct trial *trial, const struct world *world, void *context, struct status *status);
 
 // Runs a trial of a command, argv[0] "longbp COMMAND", after choosing the method of auto: of several ranks, starts

@@ -258,8 +258,7 @@ static void judge_waits(struct comparison *comparison)
         free(clocks[i].base);
         if (by_clock[i].verdict == VERDICT_WORSE && times[i].verdict < VERDICT_UNDECIDED) {
             times[i].verdict = VERDICT_UNDECIDED;
-            times[i].reason =
-                "slower by the clock, but not by processor time: threads waited, or other programs ran";
+            times[i].reason = "slower in wall time, not in processor time: threads waited, or other programs ran";
             comparison->time.verdict = verdict_worst(comparison->time.verdict, VERDICT_UNDECIDED);
         }
     }
@@ -326,7 +325,7 @@ static void append_times(struct comparison *comparison)
                     time->timed - time->judged, time->timed);
     if (time->rounds_wanted)
         text_append(reason, sizeof comparison->reason,
-                    ": %zu rounds of each build in turn would do, there %s %zu (`longbp run SPEC --rounds %zu "
+                    ": %zu rounds of each build would suffice, there %s %zu (`longbp run SPEC --rounds %zu "
                     "--against OTHER-BUILD`)",
                     time->rounds_wanted, time->rounds == 1 ? "is" : "are", time->rounds, time->rounds_wanted);
     else if (time->restless)
@@ -380,11 +379,10 @@ void comparison_make_sides(struct comparison *comparison, const struct keyed_rec
 
 bool comparison_is_whole(const struct result_file *file, struct status *status)
 {
-    return !file->torn_line ||
-           status_set(status, STATUS_BAD_INPUT,
-                      "%s:%zu: the last line is torn; what was cut off might be what became worse. `longbp run` "
-                      "with the same --out completes the file",
-                      file->path, file->torn_line);
+    return !file->torn_line || status_set(status, STATUS_BAD_INPUT,
+                                          "%s:%zu: the last line is incomplete, and the missing rest might be "
+                                          "worse. `longbp run` with the same --out completes the file",
+                                          file->path, file->torn_line);
 }
 
 // An id is a hash of its trial: another trial with the same id was edited by hand.

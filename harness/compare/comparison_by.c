@@ -278,8 +278,8 @@ static bool tell_other_device(const struct record *record, const char *files, st
     bool planned = record_is_planned(record), card = device_is_of_card(device);
     const struct device_kind *kind = device_kind_like(card);
     return status_set(status, STATUS_BAD_INPUT,
-                      "--by device: %s one device, %s; what is missing is another result file, of %s: longbp run "
-                      "SPEC --device %s%s --out FILE",
+                      "--by device: %s one device, %s; a second result file is needed, of %s: longbp run SPEC "
+                      "--device %s%s --out FILE",
                       files, device, planned ? "what was measured" : "a plan", planned ? kind->name : kind->planned,
                       card && !planned ? " --profile NAME" : "");
 }

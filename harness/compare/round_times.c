@@ -196,7 +196,7 @@ static const char *why_unusable(const struct timed *timed)
     const struct record *before = timed->records[timed->counts[0] - 1], *after = timed->records[timed->all - 1];
     if (!record_same_machine(before, after))
         return "measured on another processor or card, or with another number of threads";
-    return rounds_same_draws(before, after) ? NULL : "the samples are of other draws of chunks";
+    return rounds_same_draws(before, after) ? NULL : "the samples have other draws of chunks";
 }
 
 struct round_times round_times_take(const struct record_list *base, const struct record_list *new, bool clock)

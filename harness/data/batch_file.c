@@ -21,7 +21,7 @@ static const struct batch_tensor {
 } batch_tensors[] = {
     {"ids", AT(ids), INTEGERS, PER_TOKEN, "token ids [batch, context], I32 or I64"},
     {"labels", AT(labels), INTEGERS, PER_TOKEN,
-     "[batch, context], I32 or I64: the id that each position is to predict, which is the next one, or -100: none"},
+     "[batch, context], I32 or I64: the id to predict at each position, the next token's, or -100 for none"},
     {"lengths", AT(lengths), INTEGERS, PER_SEQUENCE, NULL},
     {"documents", AT(documents), INTEGERS, PER_TOKEN, NULL},
     {"weights", AT(weights), NUMBERS, PER_TOKEN, NULL},
@@ -81,7 +81,7 @@ static bool find(const struct safetensors *file, const struct batch_tensor *row,
                                           file->path, row->name, row->needed);
     if (row->kind == INTEGERS ? (*tensor)->integers : (*tensor)->readable)
         return true;
-    return status_set(status, STATUS_BAD_INPUT, "%s: %s is of %s, expected %s", file->path, row->name,
+    return status_set(status, STATUS_BAD_INPUT, "%s: %s has dtype %s, expected %s", file->path, row->name,
                       (*tensor)->dtype_name, row->kind == INTEGERS ? "I32 or I64" : "F64, F32, BF16 or F16");
 }
 
@@ -253,10 +253,10 @@ static bool check_together(const struct batch_data *data, size_t at, size_t b, c
     size_t length = data->lengths ? (size_t)data->lengths[at] : data->context;
     for (size_t t = 0; t < data->context; t++) {
         if (t >= length && labels[t] != NO_TARGET)
-            return status_set(status, STATUS_BAD_INPUT,
-                              "%s: labels[%zu, %zu] is %d, expected -100: lengths[%zu] is %zu, and what follows "
-                              "is padding",
-                              path, b, t, labels[t], b, length);
+            return status_set(
+                status, STATUS_BAD_INPUT,
+                "%s: labels[%zu, %zu] is %d, expected -100: lengths[%zu] is %zu, and the rest is padding", path, b,
+                t, labels[t], b, length);
         if (documents && t > 0 && documents[t] < documents[t - 1])
             return status_set(status, STATUS_BAD_INPUT,
                               "%s: documents[%zu, %zu] is %d after %d: number a sequence's documents upward", path,
@@ -344,9 +344,7 @@ static bool check_any(const struct batch_data *data, const char *path, struct st
         if (data->labels[i] != NO_TARGET)
             return true;
     return status_set(status, STATUS_BAD_INPUT,
-                      "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
-                      "predicted",
-                      path);
+                      "%s: all labels are -100, so the loss has no tokens; label the positions to predict", path);
 }
 
 bool batch_file_read(struct batch_data *data, const char *path, size_t context, size_t batch, size_t vocab,

@@ -54,15 +54,15 @@ void doubtful_labels_say(const char *path)
     size_t unseen = documents ? count_first(&sequences, count_unseen) : 0;
     if (unseen)
         fprintf(stderr,
-                "longbp: %s: %s%zu label%s of a document's last token %s not counted: what follows is another "
-                "document's; -100 there says the same\n",
+                "longbp: %s: %s%zu label%s of a document's last token %s not counted: the next token belongs to "
+                "another document; use -100 there\n",
                 path, sequences_count(&sequences) > SEQUENCES_MAX ? "at least " : "", unseen,
                 unseen == 1 ? "" : "s", unseen == 1 ? "is" : "are");
     if (open && count_first(&sequences, count_unshifted))
         fprintf(
             stderr,
-            "longbp: %s: every label is the id at its own position: labels[b, t] is what position t is to predict, "
-            "the next token's; shift them by one: labels[:, :-1] = labels[:, 1:], then labels[:, -1] = -100\n",
+            "longbp: %s: every label is the id at its own position, but labels[b, t] is the token to predict at t, "
+            "the next one; shift them by one: labels[:, :-1] = labels[:, 1:], then labels[:, -1] = -100\n",
             path);
     if (path)
         sequences_close(&sequences);

@@ -79,14 +79,13 @@ bool sequences_expect(const char *path, size_t context, size_t count, struct sta
     if (!sequences_shape(path, &has_context, &has_count, status))
         return false;
     if (has_context != context)
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "%s: sequences of %zu tokens, but context is %zu; give a file of such sequences (without a "
-            "context it is that of the file that is trained on)",
-            path, has_context, context);
-    return has_count >= count || status_set(status, STATUS_BAD_INPUT,
-                                            "%s: has %zu sequences, but a micro-batch is to take %zu: give fewer",
-                                            path, has_count, count);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: sequences of %zu tokens, but context is %zu; give a file with this context (the "
+                          "default is the training file's)",
+                          path, has_context, context);
+    return has_count >= count ||
+           status_set(status, STATUS_BAD_INPUT, "%s: has %zu sequences, but a micro-batch takes %zu; give fewer",
+                      path, has_count, count);
 }
 
 size_t sequences_bytes(const char *path)
@@ -123,8 +122,8 @@ static bool check_file(const struct sequences *sequences, const struct batch_fil
 {
     if (file->batch % sequences->together)
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: has %zu sequences, of which %zu belong together: give a whole number of such",
-                          file->tensors.path, file->batch, sequences->together);
+                          "%s: has %zu sequences, no multiple of the %zu that belong together", file->tensors.path,
+                          file->batch, sequences->together);
     return batch_file_like(file, &sequences->files[0], status);
 }
 

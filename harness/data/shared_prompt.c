@@ -118,8 +118,8 @@ static bool check(const struct batch_data *data, size_t group, const char *path,
         if (found != expected)
             return status_set(
                 status, STATUS_BAD_INPUT,
-                "%s: ids[%zu, 0] is %d, but ids[%zu, 0] is %d: sequences %zu to %zu are one group, so "
-                "they begin with one prompt; let \"group\" say how many sequences have one",
+                "%s: ids[%zu, 0] is %d, but ids[%zu, 0] is %d: sequences %zu to %zu are one group and must begin "
+                "with the same prompt; set \"group\" to the number of sequences that share one",
                 path, b, found, first, expected, first, first + group - 1);
     }
     return true;

@@ -141,7 +141,7 @@ static bool check_raw(const struct token_format *format, const char *path, const
     static const struct {
         size_t width;
         const char *are, *remedy;
-    } wider[] = {{8, "64-bit", "save them by numpy.save, whose .npy says so itself"},
+    } wider[] = {{8, "64-bit", "save them by numpy.save, whose .npy has the dtype"},
                  {4, "32-bit", "give --token-dtype u32, in a spec \"dtype\": \"u32\""},
                  {2, "16-bit", "give --token-dtype u16, in a spec \"dtype\": \"u16\", or text in UTF-8"}};
     if (format->width > 1 && known_format_is_text(head, count))
@@ -169,12 +169,12 @@ static bool take_raw(struct token_format *format, const char *path, const unsign
                           known->is_text && !format->width ? ", or ask for its bytes by --token-dtype bytes" : "");
     if (!format->width && vocab && vocab != 256 && known_format_is_text(head, count))
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: is text, and the vocabulary is %zu: make token ids of it with tools/tokens, or ask "
-                          "for its bytes by --token-dtype bytes, in a spec {\"text\": PATH}",
+                          "%s: is text, and the vocabulary is %zu: make token ids of it with tools/tokens, or read "
+                          "it as bytes by --token-dtype bytes, in a spec {\"text\": PATH}",
                           path, vocab);
     if (!format->width && vocab && vocab != 256)
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: does not say what its tokens are, as .npy does, and the vocabulary is %zu: give "
+                          "%s: has no header with its dtype, as .npy does, and the vocabulary is %zu: give "
                           "--token-dtype u16 (such as nanoGPT's .bin), u32 or bytes, in a spec \"dtype\"",
                           path, vocab);
     if (!format->width) {

@@ -35,7 +35,7 @@ static bool count_values(struct token_file *file, size_t bytes, struct status *s
     file->count = left / format->width;
     if (format->described && left != format->count * format->width)
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: its header says %zu %ss of %s, but %zu bytes stand behind it, which are %zu: %s",
+                          "%s: its header gives %zu %ss of %s, but %zu bytes follow, enough for %zu: %s",
                           file->path, format->count, format->noun, format->text, left, file->count,
                           left < format->count * format->width ? "it is cut short" : "save one array alone");
     return left % format->width == 0 ||

@@ -26,7 +26,6 @@ bool file_stamp_check(const struct file_stamp *stamp, int descriptor, const char
             now.modified.tv_nsec == stamp->modified.tv_nsec) ||
            status_set(
                status, STATUS_BAD_INPUT,
-               "%s: was written to while it was read; with the file as it was --resume goes on after the last "
-               "checkpoint",
+               "%s: changed while it was read; with the old file --resume continues after the last checkpoint",
                path);
 }

@@ -100,8 +100,7 @@ static bool check_target(const char *path, const char *target, const struct stat
     if (info && access(path, W_OK) != 0)
         return failed(path, "write to it", status);
     if (info && input_files_have(path))
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: is read by this very command, which would write over it; choose another name", path);
+        return status_set(status, STATUS_BAD_INPUT, "%s: is an input of this command; choose another name", path);
     if (info && stays_in_place(info, target))
         return true;
     if (!*target || target[strlen(target) - 1] == '/') {

@@ -48,7 +48,7 @@ const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_REFUSED, NAMES("per_layer_config"), .neutral = NEUTRAL_NULL,
      .why = "layers of different shapes are not computed"},
     {KEYS_ALL, KEY_REFUSED, NAMES("kv_sharing_modes"), .neutral = NEUTRAL_NULL,
-     .why = "each layer has keys and values of its own here"},
+     .why = "layers that share keys and values are not supported"},
     {KEYS_ALL, KEY_REFUSED, NAMES("configuration_files", "text_config", "text_encoder", "decoder", "generator"),
      .neutral = NEUTRAL_NULL, .why = other},
     {KEYS_ALL, KEY_REFUSED, NAMES("transformers_weights"), .neutral = NEUTRAL_NULL,
@@ -61,7 +61,7 @@ const struct config_key config_keys[] = {
      NAMES("_experts_implementation", "_experts_implementation_internal", "experts_implementation"),
      .why = "there are no experts"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("_commit_hash", "_name_or_path", "name_or_path", "transformers_version"),
-     .why = "says where the model is from"},
+     .why = "names the model's origin"},
     // transformers has code for these families and uses it unless told to trust the folder's.
     {KEYS_ALL, KEY_HARMLESS, NAMES("auto_map"), .why = code},
     {KEYS_ALL, KEY_HARMLESS,

@@ -227,8 +227,7 @@ static bool check_names(const struct shards *shards, const char *folder, const s
                            : "";
     return status_set(
         status, STATUS_BAD_INPUT,
-        "%s: the tensors are not those that config.json asks for: missing %zu%s%s%s, unexpected %zu%s%s, twice "
-        "%zu%s%s%s%s",
+        "%s: the tensors do not match config.json: missing %zu%s%s%s, unexpected %zu%s%s, twice %zu%s%s%s%s",
         folder, missing.count, missing.count ? ": " : "", missing.text, hint, unexpected.count,
         unexpected.count ? ": " : "", unexpected.text, twice.count, twice.count ? ": " : "", twice.text,
         cause < CAUSES ? "; these are " : "", cause < CAUSES ? causes[cause].hint : "");

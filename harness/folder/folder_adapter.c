@@ -73,8 +73,7 @@ static bool check_file(const struct adapter_file *adapter, const struct model *m
             continue;
         if (!table)
             return status_set(status, STATUS_BAD_INPUT,
-                              "%s: tensor %s: neither the configuration beside it nor the model asks for it",
-                              file->path, name);
+                              "%s: tensor %s: unexpected by its configuration and by the model", file->path, name);
         if (!check_shape(file, name, table->value.rows, table->value.cols, false, status))
             return false;
     }
@@ -93,9 +92,8 @@ static bool rename_tensors(struct safetensors *file, const char *submodule, stru
         char *own = weight_name(t->name + prefix);
         if (!own)
             return status_set(status, STATUS_BAD_INPUT,
-                              "%s: tensor %s: is not of the language model, which alone is read; train an adapter "
-                              "whose target_modules are the language model's, such as "
-                              "\"model\\.%s\\..*\\.(q|v)_proj\"",
+                              "%s: tensor %s: belongs to no language model; train an adapter whose target_modules "
+                              "are the language model's, such as \"model\\.%s\\..*\\.(q|v)_proj\"",
                               file->path, t->name, submodule);
         size_t bytes = strlen(submodule) + strlen(own) + 2;
         t->name = realloc(t->name, prefix + bytes);

@@ -7,7 +7,7 @@
 
 // --- RoPE
 
-// Where RoPE's keys stand.
+// Location of RoPE's keys.
 struct rope {
     struct json_field object; // with the type and its numbers
     struct json_field root;   // whose original_max_position_embeddings is the object's; or none

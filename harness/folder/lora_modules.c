@@ -164,7 +164,7 @@ static bool read_one(struct translation *t)
     if (c == '(')
         return read_group(t);
     if (strchr("*+?{", c) && strchr("(|^", t->out[-1]))
-        return fail(t, "a quantifier of nothing");
+        return fail(t, "a quantifier without an expression");
     *t->out++ = c;
     return !strchr("*+?}", c) || read_greed(t);
 }
@@ -453,7 +453,7 @@ static bool read_layers_pattern(struct request *request, struct status *status)
     if (empty)
         return true;
     if (!json_field_given(request->fields->layers_to_transform))
-        return json_field_fail(field, status, "says where layers_to_transform are, which is left out");
+        return json_field_fail(field, status, "requires layers_to_transform");
     if (json_is_array(field.value) && json_array_size(field.value) != 1)
         return json_field_expected(field, status, "one pattern, such as \"layers\"");
     field = json_is_array(field.value) ? json_field_at(field, 0) : field;

@@ -24,7 +24,7 @@ bool json_field_fail(struct json_field field, struct status *status, const char 
 bool json_field_expected(struct json_field field, struct status *status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// What a reader that makes a value returns where it has refused it: NULL.
+// NULL; a reader that returns a new value returns this after a refusal.
 json_t *json_refused(bool read);
 
 // An object whose keys are all known. `of` names the object in the message: `unknown key of "lora"`; or NULL.

@@ -63,7 +63,7 @@ static const char *remedy(const json_error_t *error)
 {
     switch (json_error_code(error)) {
     case json_error_stack_overflow:
-        return "nested too deeply; nothing here needs more than a few levels";
+        return "nested too deeply";
     case json_error_invalid_utf8:
         return "not UTF-8; save the file as UTF-8";
     case json_error_premature_end_of_input:

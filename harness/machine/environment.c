@@ -103,8 +103,8 @@ static void begin(int argc, char **argv, char **variables)
     void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) {
         dprintf(STDERR_FILENO,
-                "longbp: out of address space: the BLAS takes %zu MiB of it as it is loaded, 128 for each thread; "
-                "raise the limit (ulimit -v), or set OMP_NUM_THREADS to fewer\n",
+                "longbp: out of address space: loading the BLAS takes %zu MiB, 128 for each thread; raise the "
+                "limit (ulimit -v), or set OMP_NUM_THREADS to fewer\n",
                 bytes >> 20);
         _exit(EXIT_BAD_INPUT);
     }
@@ -241,7 +241,7 @@ static void say_threads(char **argv)
     size_t asked = threads_asked(), usable = cores_usable();
     bool again = getenv(CHOSEN) || (argv[0] && argv[1] && strcmp(argv[1], "trial") == 0);
     if (asked > usable && !again)
-        fprintf(stderr, "longbp: OMP_NUM_THREADS=%zu, but %zu processors can be used: threads take turns on them\n",
+        fprintf(stderr, "longbp: OMP_NUM_THREADS=%zu exceeds the %zu usable processors: threads will share them\n",
                 asked, usable);
 }
 

@@ -261,7 +261,7 @@ static struct argp_option *with_help(const struct argp_option *options)
     static const struct argp_option help[] = {
         {"help", .key = KEY_HELP, .doc = "print the command's purpose and the options used first", .group = -1},
         {"help-all", .key = KEY_HELP_ALL, .doc = "print the command's purpose and all of its options", .group = -1},
-        {"usage", .key = KEY_USAGE, .doc = "its options alone", .group = -1},
+        {"usage", .key = KEY_USAGE, .doc = "print the usage", .group = -1},
         {0}};
     size_t count = 0;
     while (options && (options[count].name || options[count].doc))

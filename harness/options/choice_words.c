@@ -124,6 +124,6 @@ struct interconnect_words choice_interconnect(const struct trial *trial)
     if (trial_ranks(trial) > 1 && interconnect)
         snprintf(words.text, sizeof words.text, ", interconnect %s", interconnect->name);
     else if (trial_ranks(trial) > 1 && untimed)
-        snprintf(words.text, sizeof words.text, ", without what ranks send each other (--interconnect)");
+        snprintf(words.text, sizeof words.text, ", without communication between ranks (--interconnect)");
     return words;
 }

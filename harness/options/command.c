@@ -10,7 +10,7 @@ const struct command commands[] = {
      "longbp run experiments/chunk.json --axis chunk=64,256 --dry-run\n"
      "longbp run experiments/chunk.json --axis chunk=64,256 --out mine.jsonl\n"
      "longbp run mine.json --rounds 3 --against ../before/build/longbp --compare"},
-    {"verify", "hold every method's gradient against the reference", command_verify,
+    {"verify", "check every method's gradient against the reference", command_verify,
      "longbp verify\n"
      "longbp verify --dtype f32"},
     {"grad", "compute one step's gradient and write it", command_grad,
@@ -18,45 +18,45 @@ const struct command commands[] = {
      "longbp grad --model model/ --tokens my.txt --token-dtype bytes --context 512"},
     {"train", "train a model, step by step", command_train,
      "longbp train --model tiny --tokens my.txt --context 64 --steps 50 --out new/"},
-    {"plan", "bytes, FLOPs and time of a step, without computing it", command_plan,
+    {"plan", "plan the bytes, FLOPs and time of a step without computing it", command_plan,
      "longbp plan --model llama-3-8b --dtype bf16 --method seco --context 16384\n"
      "longbp plan --model tiny --context 512 --method auto --memory-limit 64MiB"},
-    {"advise", "the fastest method that fits, and what less memory costs", command_advise,
+    {"advise", "find the fastest method that fits, and the cost of less memory", command_advise,
      "longbp advise --model qwen3-8b --dtype bf16 --context 8192 --profile a100-80g"},
-    {"max-context", "the longest context each method can hold", command_max_context,
+    {"max-context", "find the longest context that each method can hold", command_max_context,
      "longbp max-context --model llama-3-8b --dtype bf16 --profile rtx-3090\n"
      "longbp max-context --model tiny --method seco --chunk 64 --memory-limit 1GiB"},
-    {"max-batch", "the largest batch each method can hold", command_max_batch,
+    {"max-batch", "find the largest batch that each method can hold", command_max_batch,
      "longbp max-batch --model llama-3-8b --context 4096 --profile rtx-3090"},
-    {"frontier", "the longest context against device and host memory", command_frontier,
+    {"frontier", "find the longest context against device and host memory", command_frontier,
      "longbp frontier --model llama-3-8b --lora r=8 --device-memory 16GiB,24GiB"},
     {"calibrate", "measure this machine for time estimates", command_calibrate, "longbp calibrate --out host.json"},
-    {"sensors", "clocks, power and temperature of every card, again and again", command_sensors,
+    {"sensors", "read every card's clocks, power and temperature at intervals", command_sensors,
      "longbp sensors --out sensors.csv"},
-    {"compare", "whether anything became worse between two result files", command_compare,
+    {"compare", "find regressions between two result files", command_compare,
      "longbp compare base.jsonl new.jsonl\n"
      "longbp compare --deterministic --format markdown base.jsonl new.jsonl\n"
      "longbp compare --by chunk mine.jsonl"},
-    {"history", "each figure from commit to commit, and where it changed", command_history,
+    {"history", "show each figure from commit to commit, and where it changed", command_history,
      "longbp history mine.jsonl"},
     {"plot", "draw the figures of recorded results", command_plot,
      "longbp plot mine.jsonl --out pictures\n"
      "longbp plot mine.jsonl --figures chunk --format pdf --size 170x90mm"},
-    {"report", "recorded results as tables, and beside what papers published", command_report,
+    {"report", "print recorded results as tables, beside published ones", command_report,
      "longbp report mine.jsonl --format markdown\n"
      "longbp report mine.jsonl --columns method,chunk,time_ms --sort time_ms\n"
      "longbp report results/*.jsonl --html report.html"},
-    {"claims", "papers' claims, held against records", command_claims,
+    {"claims", "compare the papers' claims with records", command_claims,
      "longbp claims\n"
      "longbp claims --format markdown"},
-    {"list", "methods, models and devices", command_list,
+    {"list", "list methods, models, devices, keys and more", command_list,
      "longbp list methods\n"
      "longbp list profiles"},
     {"init", "make a folder of random weights", command_init,
      "longbp init --model tiny --seed 1 --dtype f64 --out model/"},
-    {"completion", "script that completes commands and options in a shell", command_completion,
+    {"completion", "print a script that completes commands in a shell", command_completion,
      "longbp completion bash > ~/.local/share/bash-completion/completions/longbp"},
-    {"help", "all commands, or one of them", command_help, "longbp help run"},
+    {"help", "describe all commands, or one", command_help, "longbp help run"},
     {"trial", NULL, command_trial, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -24,7 +24,7 @@ static bool decode(const struct trial_flags *flags, const char *method, struct t
     {
         const char *text = json_string_value(value) ? json_string_value(value) : "";
         if (*text && text[strlen(text) - 1] == '%') {
-            status_set(status, STATUS_BAD_INPUT, "--%s: a share is of the chunks of one context; give their number",
+            status_set(status, STATUS_BAD_INPUT, "--%s: a share needs a single context; give a number of chunks",
                        key);
             return false;
         }

@@ -29,9 +29,9 @@ static void check_needs(const struct plan_flags *flags, struct argp_state *state
     arguments_need(state, "--model", is_given(flags, "model"), "--context",
                    looked_for || file || is_given(flags, "context"));
     if (looked_for && file)
-        argp_error(state,
-                   "a batch file has a context of its own, and the longest one is looked for; let --batch be a "
-                   "number of sequences");
+        argp_error(
+            state,
+            "--batch FILE fixes the context, which this command searches for; give --batch a number of sequences");
     if ((flags->needs & NEEDS_MEMORY) && !flags->memory && !is_given(flags, "profile"))
         argp_error(state, "say how much memory there is: --memory-limit or --profile");
 }
@@ -67,22 +67,22 @@ static void say_device(const struct plan_flags *flags, const struct trial *trial
     const struct profile *profile = trial->profile;
     if (profile && !flags->like && !flags->json && profile->multiprocessors.value > 0 && !trial_is_of_card(trial))
         fprintf(stderr,
-                "longbp: profile %s is of a card, but %s is planned as on the CPU: --dtype bf16, or --like cuda, "
-                "plans for the card; --like cpu says that this is meant\n",
+                "longbp: profile %s describes a card, but %s is planned for the CPU: --dtype bf16 or --like cuda "
+                "plans for the card; --like cpu confirms the CPU\n",
                 profile->name, dtype_name(trial->dtype));
     // The same for a card's bytes with a processor's calibrated rates.
     if (profile && !flags->like && !flags->json && profile->multiprocessors.value == 0 && trial_is_of_card(trial))
         fprintf(stderr,
-                "longbp: profile %s is of a processor, but %s is planned as on a card: --like cpu plans for the "
-                "processor; --like cuda says that this is meant\n",
+                "longbp: profile %s describes a processor, but %s is planned for a card: --like cpu plans for the "
+                "processor; --like cuda confirms the card\n",
                 profile->name, dtype_name(trial->dtype));
 }
 
 // Warns about an interconnect without an estimate of several ranks.
 static void say_interconnect(const struct plan_flags *flags, const struct trial *trial)
 {
-    const char *why = trial_ranks(trial) == 1 ? "it is between ranks, and there is one: --parallel says how many"
-                      : !trial->profile       ? "an estimate of time takes it, which needs --profile"
+    const char *why = trial_ranks(trial) == 1 ? "requires several ranks: give --parallel"
+                      : !trial->profile       ? "only estimates of time use it: give --profile"
                                               : NULL;
     if (trial->interconnect && why && !flags->json)
         fprintf(stderr, "longbp: interconnect %s is not used: %s\n", trial->interconnect->name, why);
@@ -122,7 +122,7 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
         reserve_bytes = *bytes - profile_limit_bytes(profile);
     } else if (flags->reserve) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "--reserve is of a device's memory; give --memory-limit or --profile");
+                          "--reserve needs a memory size: give --memory-limit or --profile");
     }
     if (!read_reserve(flags, &reserve_bytes, status))
         return false;
@@ -132,8 +132,8 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
         char limit[32];
         size_text(*bytes, limit, sizeof limit);
         return status_set(status, STATUS_BAD_INPUT,
-                          "--reserve %s leaves nothing of the device's %s (%s); give a smaller one, or 0", text,
-                          limit, what);
+                          "--reserve %s takes all of the device's %s (%s); give a smaller one, or 0", text, limit,
+                          what);
     }
     *bytes -= reserve_bytes;
     size_t used = strlen(what);

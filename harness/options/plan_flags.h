@@ -28,10 +28,10 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
     {"device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (the profile's usable memory, less --reserve)"}
 #define PLAN_FLAG_RESERVE \
     {"reserve", TEXT_AT(struct plan_flags, reserve), .arg = "SIZE", \
-     .doc = "device memory to leave free for context, kernels and the memory pool; 0: none (the profile's reserve_bytes; of a memory limit that is given, 0)"}
+     .doc = "device memory to leave free for the device's context, kernels and memory pool; 0: none (the profile's reserve_bytes; 0 with a given memory limit)"}
 #define PLAN_FLAG_ALSO \
     {"also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
-     .doc = "keys whose other values a choice of method tries too, though they change the gradient: " \
+     .doc = "keys with values to try although they change the gradient, when a method is chosen: " \
             "kv-gradient-dtype (bf16), weights (nf4, int8) (none)"}
 #define PLAN_FLAGS_RECORDS \
     {"out", .flags = OPTION_FIRST, .key = 'o', TEXT_AT(struct plan_flags, out), .arg = "FILE", \

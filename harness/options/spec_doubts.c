@@ -47,7 +47,7 @@ static void say_card(const struct trial *trial, json_t *said)
 {
     bool card = trial->profile && trial->profile->multiprocessors.value > 0;
     if (card && !trial_is_of_card(trial) && is_new(said, trial->profile->name))
-        fprintf(stderr, "longbp: profile %s is of a card, but trials %s: estimates of time are of the card alone\n",
+        fprintf(stderr, "longbp: profile %s describes a card, but trials %s: time estimates are for the card\n",
                 trial->profile->name, trial->planned ? "are planned as on the CPU" : "run on the CPU");
 }
 

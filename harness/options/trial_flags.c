@@ -207,7 +207,7 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     if (ok && json_is_string(json_object_get(object, "reference")) && trial->reference.kind == REFERENCE_NONE) {
         ok = status_set(
             status, STATUS_BAD_INPUT,
-            "--reference: objective \"%s\" reads none with these options; leave it out, or choose options that do",
+            "--reference: objective \"%s\" uses none with these options; leave it out, or choose options that do",
             trial->objective->name);
         trial_free(trial);
     }
@@ -269,8 +269,7 @@ bool trial_flags_set_tokens(struct trial_flags *flags, const char *path, const c
     bool bytes = dtype && strcmp(dtype, "bytes") == 0;
     if (dtype && !path)
         return status_set(status, STATUS_BAD_INPUT,
-                          "--token-dtype %s is of --tokens FILE, and there is none; give it, or leave this out",
-                          dtype);
+                          "--token-dtype %s needs --tokens FILE; give it, or leave both out", dtype);
     if (path)
         json_object_set_new(flags->trial, "data",
                             bytes   ? json_pack("{s:s}", "text", path)

@@ -217,7 +217,7 @@ class Picture {
   }
 }
 
-// Of pictures that are alike but for their context one is shown: the longest, or the one that is chosen or linked to.
+// One picture is shown of those that differ only in context: the longest, or the chosen or linked one.
 class Alike {
   constructor(box) {
     this.figures = [...box.querySelectorAll(':scope > figure')];
@@ -253,7 +253,7 @@ const say = (words, text) => {
   clearTimeout(saidUntil);
   saidUntil = setTimeout(() => { said.hidden = true; }, 4000);
 };
-// Where there is no clipboard for the page, the text is selected and copied as a user would.
+// Without access to the clipboard, selects the text and copies it as a user would.
 const copy = async text => {
   try {
     await navigator.clipboard.writeText(text);

@@ -34,9 +34,9 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
         return status_take(status, &step->why);
     say_missing(missing, sizeof missing, step->peak_bytes, limits.device_bytes, "limits.memory");
     say_missing(missing, sizeof missing, step->host_peak_bytes, limits.host_bytes, "limits.host_memory");
-    return status_set(
-        status, STATUS_OOM, "no exact method fits: %s, which comes nearest, takes %s (%zu bytes)%s,%s",
-        space->families[nearest->family].trial->method->name, device, step->peak_bytes, kept, missing);
+    return status_set(status, STATUS_OOM, "no exact method fits: %s, the closest, takes %s (%zu bytes)%s,%s",
+                      space->families[nearest->family].trial->method->name, device, step->peak_bytes, kept,
+                      missing);
 }
 
 #define PLACES 8 // combinations of device and host for weights, gradients and optimizer state
@@ -136,7 +136,7 @@ static bool choose(struct trial *trial, const struct world *world, struct planne
     free(trials);
     if (!choice.made && world->comm.rank > 0) {
         world->ops->rest(world);
-        status_set(status, STATUS_FAILED, "rank 0 has chosen nothing");
+        status_set(status, STATUS_FAILED, "rank 0 chose no method");
     }
     return choice.made;
 }
@@ -167,7 +167,7 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
     if (!device)
         return false;
     if (device->arena.limit_bytes == ARENA_LIMIT_NOTHING)
-        status_set(status, STATUS_OOM, "no method fits: nothing is left on %s (%s)", name,
+        status_set(status, STATUS_OOM, "no method fits: no memory is left on %s (%s)", name,
                    device->arena.limit_what);
     bool one_memory = device->arena.beside; // device and host share it
     if (!limits->device_bytes)

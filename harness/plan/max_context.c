@@ -186,7 +186,7 @@ static enum outcome attempt(struct search *search, size_t units)
     tried->options = options_copy(&tried->method->options, search->trial->options);
     if (tried->prompt && tried->prompt >= tried->context) {
         char reason[120];
-        snprintf(reason, sizeof reason, "a prompt of %zu tokens leaves nothing to predict of %zu", tried->prompt,
+        snprintf(reason, sizeof reason, "a prompt of %zu tokens leaves none of %zu to predict", tried->prompt,
                  tried->context);
         note_failure(search, units, false, reason);
         return FORBIDDEN;

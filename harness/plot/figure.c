@@ -311,14 +311,12 @@ static const struct figure sparsity = {
     .part = "bias",
     .times = true,
     .needs = "two budgets or more of a sampling method at one context, and a seco record with the same chunk (time "
-             "panel, "
-             "of samples that each walked a draw of their own) or \"bias\": true (error panels)",
+             "panel, with a new draw in each sample) or \"bias\": true (error panels)",
     .one_context = true,
     .within = nothing,
     .tabulate = tabulate_sparsity,
     .is_pointless = has_no_share,
-    .point_needs =
-        "samples that each walked a draw of their own beside seco with the same chunk, or \"bias\": true",
+    .point_needs = "samples with a new draw each and seco with the same chunk, or \"bias\": true",
 };
 
 // For exact methods: the error of a sampled estimate is not rounding, and belongs to the sparsity figure.

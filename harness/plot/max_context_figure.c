@@ -149,10 +149,10 @@ static bool draw(const struct picture_form *form, const struct longest_contexts 
     bool beside = any_published(contexts, rows);
     char claim[900] = "", source[900], machine[700];
     list_sources(contexts, rows, source, sizeof source);
-    snprintf(machine, sizeof machine, "planned, nothing was measured, at revision %s%s%s%s",
+    snprintf(machine, sizeof machine, "planned, not measured, at revision %s%s%s%s",
              *contexts->revisions ? contexts->revisions : "unknown",
-             rows->batches ? "" : ", with one sequence on a card where nothing else is said",
-             beside ? "; published: " : "", beside ? contexts->sources : "");
+             rows->batches ? "" : ", with one sequence on a card unless stated", beside ? "; published: " : "",
+             beside ? contexts->sources : "");
     if (rows->batches ? contexts->batches_reported : *contexts->sources) // papers are about what it shows
         claim_pictures_find(picture.kind, claim, sizeof claim);
     picture.form = form;

@@ -73,7 +73,7 @@ static void captions(const struct figure *figure, const struct group *group, cha
         if (trial_plans_on(record->trial.device)) {
             const char *profile = record->profile;
             bool estimated = profile && figure->estimates;
-            snprintf(text, sizeof text, "planned, nothing was measured%s%.60s%s%.20s",
+            snprintf(text, sizeof text, "planned, not measured%s%.60s%s%.20s",
                      estimated ? "; times of ours: estimate, profile " : "", estimated ? profile : "",
                      estimated && record->estimate ? ", " : "",
                      estimated && record->estimate ? record->estimate : "");
@@ -305,8 +305,8 @@ static void say_machines(const struct grouping *grouping, const struct figure *f
             if (pass == 0)
                 CHECK(json_object_set_new(drawn, group->experiment, json_true()) == 0);
             else if (!known && json_object_get(drawn, group->experiment))
-                fprintf(stderr, "%s: no picture of %s of what was measured on %s, which would need %s\n",
-                        group->experiment, figure->name, machine, figure->needs);
+                fprintf(stderr, "%s: no picture of %s measured on %s, which would need %s\n", group->experiment,
+                        figure->name, machine, figure->needs);
         }
     json_decref(told);
     json_decref(drawn);
@@ -425,13 +425,13 @@ static bool check_request(const struct plot_request *request, struct status *sta
 static bool nothing_drawn(const struct plot_request *request, size_t count, struct status *status)
 {
     if (!count)
-        return status_set(status, STATUS_BAD_INPUT, "no records: nothing can be drawn; `longbp run` writes them");
+        return status_set(status, STATUS_BAD_INPUT, "no records to draw; `longbp run` writes them");
     fputs("records that figures need, in one experiment and setting:\n", stderr);
     for (size_t i = 0; figures[i]; i++)
         if (is_asked_for(request, figures[i]))
             fprintf(stderr, "  %s: %s\n", figures[i]->name, figures[i]->needs);
     return status_set(status, STATUS_BAD_INPUT,
-                      "none of these %zu records can be drawn: what is needed stands above", count);
+                      "none of these %zu records can be drawn: the lines above name the requirements", count);
 }
 
 // A missing default folder means that nothing is published.

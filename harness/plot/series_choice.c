@@ -102,7 +102,7 @@ static bool tell(const struct series_choice *choice, const char *name, struct st
     status_set(status, STATUS_BAD_INPUT,
                "--series: no picture has \"%.60s\"; %s%.200s%stake a method or a series, commas between, of:%s",
                name, nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "",
-               *choice->seen ? choice->seen : " none, for nothing could be drawn");
+               *choice->seen ? choice->seen : " none");
     free(labels);
     free(heads);
     return false;

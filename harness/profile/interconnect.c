@@ -97,10 +97,10 @@ bool interconnect_reach(const struct interconnect *interconnect, size_t count, s
 {
     const struct link_level *last = &interconnect->levels[interconnect->count - 1];
     return !last->ranks || count <= last->ranks ||
-           status_set(
-               status, STATUS_UNSUPPORTED,
-               "interconnect %s joins %zu ranks, and there are %zu: give others, or a last level without \"ranks\"",
-               interconnect->name, last->ranks, count);
+           status_set(status, STATUS_UNSUPPORTED,
+                      "interconnect %s joins %zu ranks, but the trial has %zu: use another, or omit the last "
+                      "level's \"ranks\"",
+                      interconnect->name, last->ranks, count);
 }
 
 // Number of the group's ranks below `end`.

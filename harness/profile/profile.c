@@ -82,10 +82,9 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     if (profile->reserve_bytes.value >= profile->usable_bytes.value)
         return json_field_fail(json_field_get(root, "reserve_bytes"), status, "not less than usable_bytes");
     if (profile->flops_per_s[DTYPE_BF16].value > 0 && profile->flops_per_s[DTYPE_F32].value == 0)
-        return json_field_fail(
-            root, status,
-            "bf16_flops_per_s without f32_flops_per_s, which operations in f32 take; add it from "
-            "the card's datasheet, or measure both with longbp calibrate");
+        return json_field_fail(root, status,
+                               "bf16_flops_per_s without f32_flops_per_s, the rate of f32 operations; add it from "
+                               "the card's datasheet, or measure both with longbp calibrate");
     snprintf(profile->interconnect.name, sizeof profile->interconnect.name, "%s", profile->name);
     return interconnect_read(&profile->interconnect, json_field_get(root, "interconnect"), status) &&
            read_rates(profile, json_field_get(root, "rates"), status);

@@ -115,7 +115,7 @@ static bool read_header(struct reader *reader, char *line)
             if (reader->columns[i] == column && reader->options[i] == option)
                 return refuse(reader, "a column is given twice", word);
         if (is_value(column) && column->quantity != reader->file->quantity)
-            return refuse(reader, "the file's name says another quantity", word);
+            return refuse(reader, "the file's name gives another quantity", word);
         values += is_value(column);
         reader->file->per_sample |= is_value(column) && column->per_sample;
         contexts += strcmp(word, "context") == 0;

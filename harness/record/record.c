@@ -218,7 +218,7 @@ void record_machine(const struct record *record, char *name, size_t size)
     if (!record->samples_ms.count)
         return;
     record_card(record, card, sizeof card);
-    text_append(name, size, "%s", *card ? card : text_or(provenance->cpu, "a machine that is not said"));
+    text_append(name, size, "%s", *card ? card : text_or(provenance->cpu, "an unknown machine"));
     if (!*card && core)
         text_append(name, size, " (%.*s)", (int)strcspn(core, ";"), core);
 }

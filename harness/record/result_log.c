@@ -43,7 +43,7 @@ static void close_file(struct result_log *log)
     log->file = -1;
 }
 
-// A pipe opened for reading too would accept records that nobody reads; this way open waits for a reader.
+// A pipe opened for reading too would accept records without a reader; this way open waits for one.
 static int open_file(const char *path)
 {
     struct stat file;
@@ -188,8 +188,7 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
     if (!open_locked(log, status))
         return false;
     if (input_files_have(path))
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: is read by this very command, which would write over it; choose another name", path);
+        return status_set(status, STATUS_BAD_INPUT, "%s: is an input of this command; choose another name", path);
     log->moves = fresh && log->regular && log->end > 0;
     return !log->regular || log->moves || resume(log, status);
 }

@@ -143,7 +143,7 @@ static void print_rates(const struct printer *p, const struct record *record)
     if (drawn)
         snprintf(draw, sizeof draw, " over draw 0, of %zu chunks", record->drawn_chunks.count);
     if (p->planned)
-        fprintf(p->stream, "nothing was measured: ms are estimates%s%s\n", drawn ? " of a step" : "", draw);
+        fprintf(p->stream, "planned: ms are estimates%s%s\n", drawn ? " of a step" : "", draw);
     else
         fprintf(p->stream, "a step of %.3f ms%s, taken apart beside the samples, whose %s is %s ms\n",
                 record->categories->step_ms, draw, drawn ? "mean over draws" : "median",
@@ -173,7 +173,7 @@ static void print_head(const struct category_report *report, const char *label, 
     setting_describe(setting, record->trial.context, described, sizeof described);
     json_decref(setting);
     fprintf(stream,
-            report->format == TABLE_MARKDOWN ? "## %s, where a step's time goes: %s\n\n%s\n\n"
+            report->format == TABLE_MARKDOWN ? "## %s, a step's time by category: %s\n\n%s\n\n"
                                              : "%s, where a step's time goes: %s\n%s\n",
             record->experiment, label, described);
 }

@@ -89,7 +89,7 @@ static void write_planned(const struct printer *printer)
         of_no_card += record_is_of_no_card(record);
     }
     if (planned)
-        fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
+        fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, times estimates\n", planned,
                 printer->table->row_count);
     if (of_no_card)
         fprintf(printer->stream,
@@ -108,9 +108,10 @@ static void write_drawn(const struct printer *printer)
         timed |= isfinite(step_time_of(record).ms);
     }
     if (drawn && timed)
-        fprintf(printer->stream,
-                "\n%zu of %zu rows draw their chunks: times are means over draws, all else is of the first draw\n",
-                drawn, printer->table->row_count);
+        fprintf(
+            printer->stream,
+            "\n%zu of %zu rows draw their chunks: times are means over draws, all else describes the first draw\n",
+            drawn, printer->table->row_count);
 }
 
 static void write_undecided(const struct printer *printer)
@@ -140,9 +141,8 @@ static void write_several(const struct results *results, const char *before, FIL
                 before, rounds, results->count);
     if (several)
         fprintf(stream,
-                "%s%zu of %zu rows are the last of several records of their trial, which other builds or machines "
-                "measured:\n`longbp report --all` shows each, `longbp compare` and `longbp history` hold them "
-                "against each other\n",
+                "%s%zu of %zu rows are the last of several records of their trial by other builds or "
+                "machines:\n`longbp report --all` shows each, `longbp compare` and `longbp history` compare them\n",
                 before, several, results->count);
 }
 
@@ -179,8 +179,8 @@ static void write_one_round(const struct record_table *table, bool every, FILE *
         alone += isinf(table_row_time_ratio(&table->rows[i]).high);
     if (alone && !every)
         fprintf(stream,
-                "\n%zu of %zu ratios of times are of one round and have no interval: `longbp run --rounds 3` gives "
-                "one\n",
+                "\n%zu of %zu ratios of times come from one round and have no interval: `longbp run --rounds 3` "
+                "gives one\n",
                 alone, table->row_count);
 }
 
@@ -336,8 +336,7 @@ bool record_table_report(const struct record_table_request *request, const struc
     bool fine = people ? record_table_open(&table, results, columns, request->sort, status)
                        : record_table_open_rows(&table, results, columns, request->sort, status);
     if (fine && !results->count)
-        fine = status_set(status, STATUS_BAD_INPUT,
-                          "no records: there is nothing to sum up; `longbp run` writes them");
+        fine = status_set(status, STATUS_BAD_INPUT, "no records; `longbp run` writes them");
     else if (fine && people)
         write_for_people(&printer, results);
     else if (fine && request->format == TABLE_CSV)

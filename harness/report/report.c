@@ -273,11 +273,11 @@ static bool nothing_published(const struct results *results, const struct publis
         if (published_is_of_a_step(published->files[i].quantity) && used < sizeof known && !strstr(known, name))
             snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", name);
     }
-    return status_set(status, STATUS_BAD_INPUT,
-                      "nothing is published beside which these %zu records can stand, and none says where its "
-                      "step's time goes (\"categories\": true) or how long it was predicted to take (a profile of "
-                      "`longbp calibrate`); experiments with published points: %s",
-                      results->count, known);
+    return status_set(
+        status, STATUS_BAD_INPUT,
+        "none of these %zu records has published points, a step's time by category (\"categories\": true) or a "
+        "predicted time (a profile of `longbp calibrate`); experiments with published points: %s",
+        results->count, known);
 }
 
 static size_t records_of(const struct results *results, const char *experiment, const struct record **records)
@@ -326,7 +326,7 @@ static void print_group(const struct longest_contexts *contexts, size_t group, e
     for (size_t i = 0; i < contexts->row_count; i++)
         if (contexts->rows[i].group == group && ++rows)
             add_longest_row(&table, &contexts->rows[i]);
-    const char *words = group ? contexts->groups[group - 1].words : "reported of what nothing here is planned for";
+    const char *words = group ? contexts->groups[group - 1].words : "published without a plan here";
     if (rows) {
         fprintf(stream, format == TABLE_MARKDOWN ? "\n**%s**\n\n" : "\n%s\n", words);
         text_table_print(&table, format, stream);
@@ -337,7 +337,7 @@ static void print_group(const struct longest_contexts *contexts, size_t group, e
 // Title for the groups' contents.
 static const char *title_of(size_t contexts, size_t batches)
 {
-#define CONTEXTS "longest contexts, of one sequence on a card but where it says more"
+#define CONTEXTS "longest contexts, with one sequence on a card unless stated"
     return !batches ? CONTEXTS : contexts ? CONTEXTS "; largest batches" : "largest batches";
 }
 

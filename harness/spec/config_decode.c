@@ -106,7 +106,7 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
     if (type == 1) {
         *scaling = (struct rope_scaling){.factor = scaling->factor};
         return json_object_size(field.value) == 2 ||
-               json_field_fail(field, status, "of type \"linear\" has a factor and nothing else");
+               json_field_fail(field, status, "of type \"linear\" has only a factor");
     }
     if (yarn)
         return read_yarn(field, scaling, status);

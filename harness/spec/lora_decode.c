@@ -129,7 +129,7 @@ static bool check_given(const struct json_field members[MEMBERS], const struct l
     bool ok = true;
     for (int i = EXCLUDE; ok && i < ADAPTER; i++)
         ok = !json_field_given(members[i]) ||
-             json_field_fail(members[i], status, "the adapter in %s says it itself; leave it out", folder);
+             json_field_fail(members[i], status, "the adapter in %s determines it; leave it out", folder);
     for (int i = 0; ok && i < EXCLUDE; i++) {
         char value[100];
         json_t *of_adapter = json_object_get(json, member_names[i][0]);
@@ -198,8 +198,8 @@ json_t *decode_lora(struct trial *trial, struct json_field field, struct status 
     if (!json_field_given(field) && trial->model_folder && adapter_is_in(trial->model_folder)) {
         json_field_fail(field, status,
                         "%s has an adapter (" FOLDER_ADAPTER
-                        ") beside the weights, which would be left out: give the "
-                        "folder here to train the adapter (--lora %s), or move it to another folder",
+                        ") beside the weights: give the folder here to train the adapter (--lora %s), or move it "
+                        "to another folder",
                         trial->model_folder, trial->model_folder);
         return NULL;
     }

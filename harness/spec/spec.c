@@ -82,8 +82,8 @@ static bool unknown_axis(struct json_field axes, const char *name, const struct 
     char hint[640];
     if (methods_option_find(name))
         return json_source_error(axes.source, path, JSON_KEY, status,
-                                 "an option of methods, not an axis of its own; write it in the entry of a method, "
-                                 "such as {\"name\": \"seco\", \"chunk\": [64, 128]}");
+                                 "an option of methods, not a trial key; write it in the entry of a method, such "
+                                 "as {\"name\": \"seco\", \"chunk\": [64, 128]}");
     names_hint(known, name, "known axes", hint, sizeof hint);
     return json_source_error(axes.source, path, JSON_KEY, status, "unknown axis; %s", hint);
 }

@@ -27,8 +27,8 @@ static bool read_row_tokens(struct trial *trial, const struct trial_fields *fiel
         return true;
     if (trains)
         return json_field_fail(*share, status,
-                               "a share is of chunks, and each micro-batch has as many as the prompts that its "
-                               "groups share leave of it; give their number");
+                               "micro-batches whose groups share prompts differ in their number of chunks; give a "
+                               "number instead of a share");
     bool read = batch_file_read(&data, trial->data.path, trial->context, trial->batch, trial->config.vocab, status);
     if (read)
         trial->row_tokens = shared_prompt_tokens(&data, trial->group);
@@ -60,12 +60,11 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                       : trial->group > 1                            ? "group"
                                                                     : NULL;
     if (trial->train.shuffle && trial->data.kind == DATA_RANDOM && !trial->planned)
-        return json_field_fail(
-            trial_field(fields, "train.shuffle"), status,
-            "is of the order of data, and random tokens have none; leave it out, or give \"data\"");
+        return json_field_fail(trial_field(fields, "train.shuffle"), status,
+                               "orders data, and random tokens have no order; leave it out, or give \"data\"");
     if (trial->data.kind == DATA_BATCH)
         return batch.value ||
-               json_field_fail(batch, status, "missing; of the %zu sequences of %s, how many are a micro-batch?",
+               json_field_fail(batch, status, "missing; give the sequences of a micro-batch, of the %zu in %s",
                                trial->batch, trial->data.path);
     if (key)
         return json_field_fail(field, status,
@@ -74,11 +73,11 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                                key);
     if (trial->context == 1)
         return json_field_fail(trial_field(fields, "context"), status,
-                               "a window of 1 token has no next one to predict; give 2 or more");
+                               "a window of 1 token has no next token to predict; give 2 or more");
     return trial->planned || objective_of_tokens(trial->objective, trial->objective_options) ||
            json_field_fail(trial_field(fields, "objective"), status,
-                           "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH} (--batch "
-                           "FILE), a batch file or a folder of such",
+                           "\"%s\" needs more than tokens: give \"data\" as {\"batch\": PATH} (--batch FILE), a "
+                           "batch file or a folder of such",
                            trial->objective->name);
 }
 
@@ -88,15 +87,12 @@ static bool check_train_reference(const struct trial *trial, const struct trial_
     struct json_field field = trial_field(fields, "reference");
     if (trial->reference.kind == REFERENCE_RANDOM && !trial->planned)
         return json_field_fail(
-            field, status,
-            "random is the model's own and noise, of one step alone; use file, adapter-off or the "
-            "folder of a model");
+            field, status, "random works in a single step only; use file, adapter-off or the folder of a model");
     return trial->reference.kind != REFERENCE_ADAPTER_OFF || trial->optimizer->lora != LORA_BESIDE ||
-           json_field_fail(
-               field, status,
-               "optimizer \"%s\" moves the weights that adapter-off leaves; use file or the folder of a "
-               "model",
-               trial->optimizer->name);
+           json_field_fail(field, status,
+                           "optimizer \"%s\" also updates the base weights, which adapter-off takes as the "
+                           "reference; use file or the folder of a model",
+                           trial->optimizer->name);
 }
 
 static bool check_evaluation(const struct trial *trial, const struct trial_fields *fields, struct status *status)
@@ -109,10 +105,10 @@ static bool check_evaluation(const struct trial *trial, const struct trial_field
                                                 : NULL;
     if (train->evaluate.path && train->held_out > 0)
         return json_field_fail(trial_field(fields, "train.evaluate"), status,
-                               "and \"held_out\" are two ways to say what is evaluated");
+                               "cannot be combined with \"held_out\"; leave one of the two out");
     return evaluates || !key ||
            json_field_fail(json_field_get(field, key), status,
-                           "nothing is evaluated; give \"held_out\" or \"evaluate\", or leave it out");
+                           "requires evaluation; give \"held_out\" or \"evaluate\", or leave it out");
 }
 
 // Checks the keys of schedule wsd together.
@@ -127,7 +123,7 @@ static bool check_wsd(const struct training *train, const struct trial_fields *f
                                                           : NULL;
     if (train->schedule != SCHEDULE_WSD)
         return !key || json_field_fail(json_field_get(trial_field(fields, "train"), key), status,
-                                       "is of schedule wsd; give \"schedule\" wsd, or leave it out");
+                                       "requires schedule wsd; give \"schedule\" wsd, or leave it out");
     if (!train->decay_steps)
         return json_field_fail(trial_field(fields, "train.schedule"), status,
                                "wsd ends with a decay; give its steps, \"decay_steps\", or take constant");
@@ -136,31 +132,28 @@ static bool check_wsd(const struct training *train, const struct trial_fields *f
                                "there is no warm-up; give its steps, \"warmup\", or leave this out");
     if (train->decay_type != RAMP_COSINE && cycled)
         return json_field_fail(trial_field(fields, "train.cycles"), status,
-                               "is of a cosine; give \"decay_type\" cosine, or leave this out");
+                               "requires a cosine decay; give \"decay_type\" cosine, or leave this out");
     if (train->cycles <= 0)
         return json_field_fail(trial_field(fields, "train.cycles"), status,
-                               "never lets the rate fall; give a number above 0, or take \"schedule\" constant");
+                               "keeps the rate constant; give a number above 0, or use \"schedule\" constant");
     return train->stable_steps || train->decay_steps <= train->steps - train->warmup ||
-           json_field_fail(
-               trial_field(fields, "train.decay_steps"), status,
-               "with the %zu steps of \"warmup\" they are more than the run of %zu steps; give at most %zu, or "
-               "\"stable_steps\", after which the decay begins wherever the run ends",
-               train->warmup, train->steps, train->steps - train->warmup);
+           json_field_fail(trial_field(fields, "train.decay_steps"), status,
+                           "with %zu steps of \"warmup\" the decay does not fit a run of %zu steps; give at most "
+                           "%zu, or \"stable_steps\", after which the decay begins and may be cut off",
+                           train->warmup, train->steps, train->steps - train->warmup);
 }
 
 // Refuses values of the rate that would have no effect.
 static bool check_rate(const struct training *train, const struct trial_fields *fields, struct status *status)
 {
     if (train->warmup > train->steps)
-        return json_field_fail(
-            trial_field(fields, "train.warmup"), status,
-            "is longer than the run of %zu steps, which would never reach its rate; give at most "
-            "%zu, or more \"steps\"",
-            train->steps, train->steps);
+        return json_field_fail(trial_field(fields, "train.warmup"), status,
+                               "is longer than the run of %zu steps, so the rate is never reached; give at most "
+                               "%zu, or more \"steps\"",
+                               train->steps, train->steps);
     if (train->min_lr_ratio > 0 && train->schedule == SCHEDULE_CONSTANT)
         return json_field_fail(trial_field(fields, "train.min_lr_ratio"), status,
-                               "is where a schedule ends, and a constant rate has none; give \"schedule\" linear, "
-                               "cosine or wsd, or leave it out");
+                               "requires a decay; give \"schedule\" linear, cosine or wsd, or leave it out");
     return check_wsd(train, fields, status);
 }
 
@@ -170,25 +163,24 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
     const struct training *train = &trial->train;
     struct json_field field = trial_field(fields, "train");
     if (trial->method->no_gradient)
-        return json_field_fail(field, status, "method \"%s\" has no gradient to train by", trial->method->name);
+        return json_field_fail(field, status, "method \"%s\" computes no gradient", trial->method->name);
     if (!trial->optimizer)
-        return json_field_fail(field, status, "nothing would update the weights; give \"optimizer\"");
+        return json_field_fail(field, status, "training requires an optimizer; give \"optimizer\"");
     if (!check_train_data(trial, fields, status) || !check_train_reference(trial, fields, status))
         return false;
     bool in_backward = optimizer_updates_in_backward(trial->optimizer, trial->optimizer_options);
     if (in_backward && (train->clip > 0 || train->accumulate > 1))
         return json_field_fail(json_field_get(field, train->clip > 0 ? "clip" : "accumulate"), status,
-                               "needs all gradients at once, and the optimizer's \"when\": \"backward\" frees each "
+                               "needs all gradients at once, but the optimizer's \"when\": \"backward\" frees each "
                                "within the backward pass; leave it out, or give \"when\": \"end\"");
     if (train->clip > 0 && !optimizer_keeps_gradients(trial->optimizer, trial->optimizer_options))
+        return json_field_fail(trial_field(fields, "train.clip"), status,
+                               "needs the norm of whole gradients, but the optimizer's \"sums\": \"projected\" "
+                               "computes none; leave one of the two out");
+    if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
         return json_field_fail(
             trial_field(fields, "train.clip"), status,
-            "needs the norm of whole gradients, and the optimizer's \"sums\": \"projected\" makes "
-            "none; leave one of the two out");
-    if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
-        return json_field_fail(trial_field(fields, "train.clip"), status,
-                               "all gradients are scaled at once, which needs them on the device; leave it out, or "
-                               "\"place\": {\"gradients\": \"host\"}");
+            "needs all gradients on the device; leave it out, or \"place\": {\"gradients\": \"host\"}");
     return check_rate(train, fields, status) && check_evaluation(trial, fields, status);
 }
 
@@ -211,7 +203,7 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
             "\"%s\" needs %s: give \"data\" as {\"batch\": PATH} (--batch FILE), a file that has them",
             trial->objective->name,
             reads & BATCH_WEIGHTS     ? "a weight for every row"
-            : reads & BATCH_DESIRABLE ? "what of every sequence, whether it is desirable"
+            : reads & BATCH_DESIRABLE ? "a label of every sequence, desirable or not"
                                       : "an advantage for every sequence");
     return true;
 }
@@ -223,22 +215,22 @@ static bool check_prompt(const struct trial *trial, const struct trial_fields *f
     struct json_field group = trial_field(fields, "group");
     bool file = trial->data.kind == DATA_BATCH;
     if (trial->prompt && (file || trial->labels))
-        return json_field_fail(prompt, status, "%s says by its labels where prompts end; leave this out",
+        return json_field_fail(prompt, status, "the labels of %s mark where prompts end; leave this out",
                                file ? trial->data.path : trial->labels);
     if (trial->prompt >= trial->context)
-        return json_field_fail(prompt, status, "leaves nothing to predict of %zu tokens; give fewer",
-                               trial->context);
+        return json_field_fail(prompt, status, "leaves none of %zu tokens to predict; give fewer", trial->context);
     if (trial->group <= 1)
         return true;
     if (trial->batch % trial->group)
+        return json_field_fail(group, status,
+                               "a batch of %zu sequences is no multiple of group %zu; use a multiple, such as %zu",
+                               trial->batch, trial->group, (trial->batch / trial->group + 1) * trial->group);
+    if (!file && !trial->prompt)
+        return json_field_fail(group, status, "requires a shared prompt; give its number of tokens, \"prompt\"");
+    if (trial->packing.count || trial->packing.mean)
         return json_field_fail(
             group, status,
-            "a batch of %zu sequences is no number of groups of %zu: it is to be a multiple, such as %zu",
-            trial->batch, trial->group, (trial->batch / trial->group + 1) * trial->group);
-    if (!file && !trial->prompt)
-        return json_field_fail(group, status, "shares a prompt; give its tokens, \"prompt\"");
-    if (trial->packing.count || trial->packing.mean)
-        return json_field_fail(group, status, "shares a prompt, which \"documents\" cut; leave one of the two out");
+            "cannot be combined with \"documents\", which cut the shared prompt; leave one of the two out");
     return true;
 }
 
@@ -250,50 +242,46 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
     struct json_field field = trial_field(fields, "optimizer");
     if (optimizer->lora == LORA_NEVER && trial->lora.rank)
         return json_field_fail(field, status,
-                               "\"%s\" moves weights, which \"lora\" freezes; leave one of the two out",
+                               "\"%s\" updates weights, which \"lora\" freezes; leave one of the two out",
                                optimizer->name);
     if (optimizer->lora == LORA_BESIDE && !trial->lora.rank)
-        return json_field_fail(field, status,
-                               "\"%s\" trains LoRA's factors beside the weights, and there are none; give \"lora\"",
+        return json_field_fail(field, status, "\"%s\" trains LoRA factors beside the weights; give \"lora\"",
                                optimizer->name);
     if (optimizer->lora == LORA_BESIDE && trial->quantisation)
         return json_field_fail(
             trial_field(fields, "weights"), status,
-            "quantised weights cannot train, and with optimizer \"%s\" they do; leave one of the "
-            "two out",
+            "quantised weights cannot train, but optimizer \"%s\" updates them; leave one of the two out",
             optimizer->name);
     if ((optimizer->active_layer || optimizer->lora == LORA_BESIDE) &&
         (trial->lora.table || trial->lora.saved || trial->lora.targets & (LORA_EMBEDDING | LORA_HEAD)))
         return json_field_fail(field, status,
-                               "\"%s\" lets layers train by turns, and \"lora\" has factors that are not in every "
-                               "layer alike, or trains whole modules; leave one of the two out",
+                               "\"%s\" trains one block at a time and needs equal LoRA factors in all layers and "
+                               "no modules_to_save; leave one of the two out",
                                optimizer->name);
     if (optimizer->active_layer && trial->parallel.stage > 1)
         return json_field_fail(
             field, status,
-            "\"%s\" lets one part of the model train at a time, and the other stages would wait; "
-            "leave \"stage\" out",
+            "\"%s\" trains one block at a time, and the other stages would wait; leave \"stage\" out",
             optimizer->name);
     if (optimizer->role && trial_ranks(trial) > 1)
-        return json_field_fail(field, status,
-                               "\"%s\" gives layers roles that ranks do not share out; leave \"parallel\" out",
-                               optimizer->name);
+        return json_field_fail(
+            field, status,
+            "\"%s\" treats layers differently and does not run on several ranks; leave \"parallel\" out",
+            optimizer->name);
     if (trial->method->no_gradient && !trial->unsupported)
-        trial->unsupported =
-            text_new("method \"%s\" computes no gradient that optimizer \"%s\" could move weights by; leave the "
-                     "optimizer out, or take another method",
-                     trial->method->name, optimizer->name);
+        trial->unsupported = text_new("method \"%s\" computes no gradient for optimizer \"%s\"; leave the "
+                                      "optimizer out, or use another method",
+                                      trial->method->name, optimizer->name);
     if (!optimizer_updates_in_backward(optimizer, trial->optimizer_options))
         return true;
     struct json_field when = trial_field(fields, "optimizer.when");
     if (trial->gradients_place == PLACE_HOST)
-        return json_field_fail(
-            when, status, "\"backward\" frees gradients in the backward pass; place.gradients has nothing to keep");
+        return json_field_fail(when, status,
+                               "\"backward\" frees gradients within the backward pass; leave place.gradients out");
     if (!trial->method->by_layer && !trial->lora.rank && !trial->unsupported)
         trial->unsupported =
-            text_new("method \"%s\" completes no gradient before its last chunk, so all of them live at once and "
-                     "\"backward\" saves nothing; give the optimizer \"when\": \"end\", or take a method that "
-                     "walks rows",
+            text_new("method \"%s\" completes all gradients at its last chunk, so \"backward\" saves nothing; give "
+                     "the optimizer \"when\": \"end\", or use full, checkpoint or streambp",
                      trial->method->name);
     return true;
 }
@@ -312,12 +300,10 @@ static bool check_node(const struct trial *trial, const struct trial_fields *fie
             "%zu ranks per node do not divide the %zu ranks of data and sequence into two or more nodes",
             parallel->node, replicas);
     if (parallel->sum == SUM_ENGINE)
-        return json_field_fail(
-            node, status, "is of sums by the devices, and \"sum\" leaves them to the engine; give one of the two");
-    if (parallel->overlap)
         return json_field_fail(node, status,
-                               "sums in two steps that are waited for, and \"overlap\" waits for none; give one of "
-                               "the two");
+                               "requires sums by the devices, but \"sum\" is engine; leave one of the two out");
+    if (parallel->overlap)
+        return json_field_fail(node, status, "cannot be combined with \"overlap\"; leave one of the two out");
     return true;
 }
 
@@ -327,47 +313,47 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return false;
     if (trial->optimizer_place == PLACE_HOST && !trial->optimizer) {
         return json_field_fail(trial_field(fields, "place.optimizer"), status,
-                               "there is no optimizer; give \"optimizer\", or leave it out");
+                               "requires an optimizer; give \"optimizer\", or leave it out");
     }
     if (trial->parallel.zero && trial->parallel.data * trial->parallel.sequence == 1)
-        return json_field_fail(trial_field(fields, "parallel.zero"), status,
-                               "shares out what ranks of \"data\" or \"sequence\" would each have whole, and "
-                               "there is one; give one of the two, or leave it out");
+        return json_field_fail(
+            trial_field(fields, "parallel.zero"), status,
+            "requires several ranks of \"data\" or \"sequence\"; give one of the two, or leave it out");
     if (trial_ranks(trial) > TRIAL_RANKS_MAX)
         return json_field_fail(trial_field(fields, "parallel"), status, "are %zu ranks; at most %d can be",
                                trial_ranks(trial), TRIAL_RANKS_MAX);
     if (trial->kv_gradient_stochastic && trial->parallel.sequence > 1)
-        return json_field_fail(trial_field(fields, "kv_gradient_dtype"), status,
-                               "\"" BF16_STOCHASTIC "\" is of sums that one rank keeps: ranks of \"sequence\" add "
-                               "theirs to each other's, rounded to nearest; give \"bf16\" or \"f32\"");
+        return json_field_fail(
+            trial_field(fields, "kv_gradient_dtype"), status,
+            "\"" BF16_STOCHASTIC
+            "\" needs \"sequence\" 1: the sum over ranks rounds to nearest; give \"bf16\" or \"f32\"");
     struct status why = {0};
     if (trial->interconnect && !interconnect_reach(trial->interconnect, trial_ranks(trial), &why))
         return json_field_fail(trial_field(fields, "interconnect"), status, "%s", why.message);
     if (trial->parallel.exchange && trial->parallel.sequence == 1)
         return json_field_fail(trial_field(fields, "parallel.exchange"), status,
-                               "is between ranks of \"sequence\", and there is one; give \"sequence\", or leave it "
-                               "out");
+                               "requires several ranks of \"sequence\"; give \"sequence\", or leave it out");
     if (trial->parallel.sum && trial->parallel.data * trial->parallel.sequence == 1)
-        return json_field_fail(trial_field(fields, "parallel.sum"), status,
-                               "is of gradients over ranks of \"data\" or \"sequence\", and there is one; give one "
-                               "of the two, or leave it out");
+        return json_field_fail(
+            trial_field(fields, "parallel.sum"), status,
+            "requires several ranks of \"data\" or \"sequence\"; give one of the two, or leave it out");
     if (trial->parallel.overlap && trial->parallel.data * trial->parallel.sequence == 1)
-        return json_field_fail(trial_field(fields, "parallel.overlap"), status,
-                               "is of what ranks of \"data\" or \"sequence\" send each other, and there is one; "
-                               "give one of the two, or leave it out");
+        return json_field_fail(
+            trial_field(fields, "parallel.overlap"), status,
+            "requires several ranks of \"data\" or \"sequence\"; give one of the two, or leave it out");
     if (!check_node(trial, fields, status))
         return false;
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     if (trial->gemm_algorithms && !trial_is_of_card(trial))
         return json_field_fail(trial_field(fields, "gemm_algorithms"), status,
-                               "are of cuBLASLt, and \"device\" is \"%s\"; leave this out", trial->device);
+                               "apply to cuBLASLt, but \"device\" is \"%s\"; leave this out", trial->device);
     if (trial->labels && trial->data.kind == DATA_BATCH)
-        return json_field_fail(trial_field(fields, "labels"), status, "%s has labels of its own; leave this out",
+        return json_field_fail(trial_field(fields, "labels"), status, "%s has its own labels; leave this out",
                                trial->data.path);
     if ((trial->packing.count || trial->packing.mean) && trial->data.kind == DATA_BATCH)
         return json_field_fail(trial_field(fields, "documents"), status,
-                               "%s says where its documents are, in a tensor \"documents\"; leave this out",
+                               "%s gives its documents in a tensor \"documents\"; leave this out",
                                trial->data.path);
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }

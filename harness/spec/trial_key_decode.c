@@ -34,9 +34,8 @@ static bool read_told(const struct trial_key *key, const struct trial *trial, st
     struct status why = {0};
     if (!key->told(trial, value, &why))
         return json_field_fail(field, status, "%s", why.message);
-    return (double)*value <= key->maximum ||
-           json_field_fail(field, status, "%s says %zu, at most %.0f are possible", trial->data.path, *value,
-                           key->maximum);
+    return (double)*value <= key->maximum || json_field_fail(field, status, "%s has %zu; the maximum is %.0f",
+                                                             trial->data.path, *value, key->maximum);
 }
 
 static bool read_count(const struct trial_key *key, const struct trial *trial, struct json_field field,

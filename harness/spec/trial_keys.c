@@ -17,7 +17,7 @@ static const struct trial_key measure_keys[] = {
     {MEMBER("warmup", COUNT, measure.warmup), .maximum = SAMPLES_MAX, .initial = 1, .unit = "steps",
      .meaning = "untimed steps before the samples"},
     {MEMBER("samples", COUNT, measure.samples), .minimum = 1, .maximum = SAMPLES_MAX, .initial = 5, .unit = "steps",
-     .meaning = "timed steps; where chunks are drawn, each has a draw of its own"},
+     .meaning = "timed steps; with drawn chunks, each step has its own draw"},
     {MEMBER("max_seconds", NUMBER, measure.max_seconds), .maximum = 1e9, .initial = 60, .unit = "seconds",
      .meaning = "time limit of the trial's process; 0: none"},
     {MEMBER("gradient", CHOICE, measure.gradient), .initial = GRADIENT_FULL_F64,
@@ -31,7 +31,7 @@ static const struct trial_key measure_keys[] = {
      .meaning = "record the error of a pair's difference by the dtype of its sums"},
     {MEMBER("lost_updates", BOOL, measure.lost_updates),
      .meaning = "record the share of a training run's updates that rounding weights to bf16 loses"},
-    {MEMBER("categories", BOOL, measure.categories), .meaning = "record where a step's time goes"},
+    {MEMBER("categories", BOOL, measure.categories), .meaning = "record a step's time by category"},
     {0}};
 
 static const char *const places[] = {"device", "host", NULL};
@@ -45,19 +45,19 @@ static const struct trial_key place_keys[] = {
      .meaning = "place of a unit's complete gradients until they are used", .argument = "device|host",
      .flag = "place_gradients", .tried = on_host},
     {MEMBER("optimizer", CHOICE, optimizer_place), .choices = places, .kind = "place",
-     .meaning = "place of the optimizer's state, but while a unit is updated", .argument = "device|host",
+     .meaning = "place of the optimizer's state, except while a unit is updated", .argument = "device|host",
      .flag = "place_optimizer", .tried = on_host},
     {0}};
 
 static const struct trial_key limits_keys[] = {
     {MEMBER("memory", SIZE, memory_limit_bytes), .meaning = "memory limit of the device",
      .values = "a size such as 24GiB (or 24G, the same) or 80GB",
-     .null = "what the machine has free; planned: none, but of method auto what the profile calls usable, less its "
-             "reserve",
+     .null = "free memory of the machine; planned: no limit, or for method auto the profile's usable memory less "
+             "its reserve",
      .argument = "SIZE", .flag = "memory_limit"},
     {MEMBER("host_memory", SIZE, host_memory_limit_bytes), .meaning = "limit of memory kept on the host",
      .values = "a size such as 24GiB (or 24G, the same) or 80GB",
-     .null = "what the machine has free, on the CPU for both places together, or the folder's disk",
+     .null = "free memory of the machine, on the CPU for both places together, or free space of the folder's disk",
      .argument = "SIZE"},
     {0}};
 
@@ -169,7 +169,7 @@ const struct trial_key trial_keys[] = {
      .spelling = SPELLED_TEXT},
     {KEY("documents", OWN), .meaning = "lengths in tokens of the documents packed into a sequence",
      .values = "512 or 2K, a list to be repeated, or {mean: 512}: at random",
-     .null = "each sequence is one, or what a batch file says", .argument = "N|mean=N", .spelling = SPELLED_OBJECT,
+     .null = "each sequence is one, or as in the batch file", .argument = "N|mean=N", .spelling = SPELLED_OBJECT,
      .decode = decode_documents},
     {MEMBER("prompt", COUNT, prompt), .maximum = CONTEXT_MAX, .unit = "tokens",
      .meaning = "tokens that each sequence begins with and does not predict; 0: none, or as an objective or a "
@@ -214,7 +214,7 @@ const struct trial_key trial_keys[] = {
      .argument = "DTYPE", .decode = decode_gradient_dtype},
     {MEMBER("deterministic", BOOL, deterministic), .meaning = "same bits in every run, at whatever cost",
      .words = "deterministic"},
-    {MEMBER("tf32", BOOL, tf32), .meaning = "let GEMM in f32 round its factors to TF32, where the device can",
+    {MEMBER("tf32", BOOL, tf32), .meaning = "let GEMM in f32 round its factors to TF32, if the device can",
      .words = "TF32"},
     {MEMBER("whole_attention", BOOL, whole_attention),
      .meaning = "run attention's backward at once, where the device would run it in blocks",
@@ -231,7 +231,7 @@ const struct trial_key trial_keys[] = {
      .words = "unfused"},
     {MEMBER("gemm_algorithms", TEXT, gemm_algorithms),
      .meaning = "file of cuBLASLt's fastest candidate for each GEMM of a card; missing ones are timed and added",
-     .values = "the path of a file, which the first run makes", .null = "the library's first choice",
+     .values = "path of a file, which the first run writes", .null = "the library's first choice",
      .argument = "FILE", .spelling = SPELLED_TEXT},
     {MEMBER("pad_gradient", BOOL, pad_gradient),
      .meaning = "let the embedding's row of a folder's pad_token_id take a gradient, as others do",

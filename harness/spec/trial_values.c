@@ -99,7 +99,7 @@ static json_t *decode_text(struct trial *trial, struct json_field field, struct 
         return NULL;
     if (trial->config.vocab < 256)
         return json_refused(json_field_fail(
-            field, status, "text is read as bytes, which needs a vocabulary of at least 256; the model has %zu",
+            field, status, "text is read as bytes, which need a vocabulary of at least 256; the model's is %zu",
             trial->config.vocab));
     trial->data = (struct data_source){DATA_BYTES, strdup(path)};
     return json_pack("{s:s}", "text", path);
@@ -413,11 +413,11 @@ json_t *decode_host(struct trial *trial, struct json_field field, struct status 
     if (json_is_string(field.value))
         return json_refused(json_field_expected(field, status, "folder=DIR, in a spec {\"folder\": PATH}"));
     if (!json_field_object(field, &keys, "host", status) ||
-        !json_field_text(json_field_get(field, "folder"), "a folder for what is kept on the host", &path, status))
+        !json_field_text(json_field_get(field, "folder"), "a folder for tensors kept on the host", &path, status))
         return NULL;
     if (!path || (!trial->planned && strcmp(trial->device, "cpu") != 0))
         return json_refused(json_field_fail(field, status,
-                                            path ? "a card's copies need pinned memory, which a folder is not"
+                                            path ? "copies of a card need pinned memory, not a folder"
                                                  : "expected null or {\"folder\": PATH}"));
     trial->host_folder = strdup(path);
     return json_pack("{s:s}", "folder", path);

@@ -6,27 +6,23 @@ static bool stages_fit(const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;
     if (!(method->parallel & PARALLEL_STAGE))
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "%s takes no stage ranks: it ends a layer before it begins the one below, and a pipeline would "
-            "wait for all layers of the ranks above; seco and spaco walk chunks",
-            method->name);
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s takes no stage ranks: its backward pass completes a layer before it begins the one "
+                          "below, so stages would run one after another; use seco or spaco",
+                          method->name);
     const struct option *rows = option_find(&method->options, "segment_starts");
     const struct index_list *list = rows ? (const void *)((const char *)trial->options + rows->offset) : NULL;
     if (options_count(&method->options, trial->options, "segments", 1) > 1 || (list && list->count))
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "segments of %s run their layers segment by segment, stage ranks chunk by chunk: give one of the "
-            "two",
-            method->name);
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "segments of %s cannot be combined with stage ranks; leave one of the two out",
+                          method->name);
     if (trial->parallel.stage > trial->config.layers)
         return status_set(status, STATUS_UNSUPPORTED, "the model's %zu layers are too few for %zu stage ranks",
                           trial->config.layers, trial->parallel.stage);
     if (trial->config.tied && trial->gradients_place == PLACE_HOST && !trial->lora.rank)
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "the gradient of a tied table is a sum of both ends of the pipeline and must be on their devices "
-            "for it: place.gradients is host");
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "place.gradients is host, but the first and the last stage add their gradients of the "
+                          "tied embedding on the devices");
     return true;
 }
 
@@ -43,28 +39,25 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
                               "layer %zu, %s, takes no sequence ranks: leave parallel.sequence out", l,
                               config_mixer(c, l)->kind.name);
     if (trial->parallel.exchange != EXCHANGE_GATHER && method->parallel & PARALLEL_SEQUENCE && by_chunk)
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "with offload rows of %s come from the host chunk by chunk, and %s for each of them: leave "
-            "parallel.exchange or offload out; checkpoint brings whole rows",
-            method->name,
-            all_to_all ? "queries would go to the ranks of their heads" : "keys and values would go round");
-    if (trial->parallel.exchange == EXCHANGE_RING && trial->group > 1)
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "a prompt that sequences share is not seen by keys that go round: leave parallel.exchange or "
-            "group out");
-    if (all_to_all && !heads_divide(c->heads, c->kv_heads, trial->parallel.sequence))
         return status_set(status, STATUS_UNSUPPORTED,
-                          "%zu ranks cannot have as many each of %zu heads of queries and %zu of keys: take a "
-                          "number that divides the first and divides the second or is a multiple of it, or another "
-                          "parallel.exchange",
-                          trial->parallel.sequence, c->heads, c->kv_heads);
+                          "with offload %s loads layers from the host chunk by chunk, and %s for each chunk; leave "
+                          "parallel.exchange or offload out, or use checkpoint",
+                          method->name,
+                          all_to_all ? "ranks would exchange heads"
+                                     : "keys and values would pass through all ranks");
+    if (trial->parallel.exchange == EXCHANGE_RING && trial->group > 1)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "ring exchange does not support a shared prompt; leave parallel.exchange or group out");
+    if (all_to_all && !heads_divide(c->heads, c->kv_heads, trial->parallel.sequence))
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "%zu ranks cannot share %zu query heads and %zu key heads evenly: use a number that divides the first "
+            "and divides the second or is a multiple of it, or another parallel.exchange",
+            trial->parallel.sequence, c->heads, c->kv_heads);
     return method->parallel & PARALLEL_SEQUENCE ||
            status_set(status, STATUS_UNSUPPORTED,
-                      "%s takes no sequence ranks: of each of its chunks one rank would have the tokens and the "
-                      "others wait, or all exchange keys and values chunk by chunk; full, checkpoint and streambp "
-                      "walk rows",
+                      "%s takes no sequence ranks: its chunks would run on one rank after another; use full, "
+                      "checkpoint or streambp",
                       trial->method->name);
 }
 
@@ -75,29 +68,25 @@ static bool replicas_fit(const struct trial *trial, struct status *status)
     if (trial->parallel.data > 1 && !(method->parallel & PARALLEL_DATA))
         return status_set(status, STATUS_UNSUPPORTED, "%s takes no data ranks", method->name);
     if (!method->by_layer && trial->parallel.zero > ZERO_OPTIMIZER)
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "%s completes no gradient before its last chunk, so that shares of them would save nothing, and "
-            "would gather weights for every chunk of every layer: parallel.zero is at most %d; full, "
-            "checkpoint and streambp walk rows",
-            method->name, ZERO_OPTIMIZER);
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s completes all gradients at its last chunk, and would gather weights for every chunk "
+                          "of every layer: parallel.zero is at most %d; for more use full, checkpoint or streambp",
+                          method->name, ZERO_OPTIMIZER);
     if (trial->weights_place == PLACE_HOST || trial->gradients_place == PLACE_HOST ||
         trial->optimizer_place == PLACE_HOST)
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "ranks of data or sequence send each other what is on their devices: leave \"place\" out, and take a "
-            "higher parallel.zero");
-    if (trial->optimizer && !trial->optimizer->by_element)
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "%s moves whole matrices, and ranks of data or sequence sum and share out gradients by elements; take "
-            "another optimizer, or stage ranks of seco and spaco",
-            trial->optimizer->name);
-    if (trial->parallel.sum == SUM_ENGINE && trial->gradient_dtype == DTYPE_BF16 && !trial_is_of_card(trial))
         return status_set(status, STATUS_UNSUPPORTED,
-                          "MPI, which carries the bytes of device %s, adds no bf16: leave parallel.sum out, or let "
-                          "gradient_dtype be f32",
-                          trial->device);
+                          "ranks of data or sequence keep weights, gradients and state on their devices: leave "
+                          "\"place\" out, and use a higher parallel.zero");
+    if (trial->optimizer && !trial->optimizer->by_element)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s updates whole matrices, but ranks of data or sequence split them by elements; use "
+                          "another optimizer, or stage ranks of seco or spaco",
+                          trial->optimizer->name);
+    if (trial->parallel.sum == SUM_ENGINE && trial->gradient_dtype == DTYPE_BF16 && !trial_is_of_card(trial))
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "MPI, which device %s uses, adds no bf16: leave parallel.sum out, or use gradient_dtype f32",
+            trial->device);
     return true;
 }
 
@@ -122,8 +111,8 @@ bool ranks_possible(const struct trial *trial, struct status *status)
                           trial->batch / together, trial->parallel.data);
     if (ranks > 1 && strchr(trial->device, ':'))
         return status_set(status, STATUS_UNSUPPORTED,
-                          "ranks of one machine have a card each, and \"%s\" is one: leave its number out; "
-                          "CUDA_VISIBLE_DEVICES says which cards there are",
+                          "each rank needs a card of its own, but \"%s\" names one card: leave its number out; "
+                          "CUDA_VISIBLE_DEVICES selects cards",
                           trial->device);
     return true;
 }

@@ -160,8 +160,7 @@ bool setup_check_targets(const struct setup *setup, const struct trial *trial, s
         return true;
     if (trial->labels)
         return status_set(status, STATUS_UNSUPPORTED,
-                          "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
-                          "predicted",
+                          "%s: all labels are -100, so the loss has no tokens; label the positions to predict",
                           trial->labels);
     return status_set(status, STATUS_UNSUPPORTED, "no token has a next one to predict, so there is no loss: %s",
                       trial->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");

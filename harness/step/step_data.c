@@ -42,7 +42,7 @@ static int32_t *random_desirable(const struct trial *trial, struct status *statu
     struct random random = random_named(trial->seed, "desirable");
     int32_t *desirable = host_memory_try(trial->batch, sizeof *desirable);
     if (!desirable)
-        status_set(status, STATUS_OOM, "no room on the host for what %zu sequences are", trial->batch);
+        status_set(status, STATUS_OOM, "no memory on the host for the data of %zu sequences", trial->batch);
     for (size_t b = 0; desirable && b < trial->batch; b++)
         desirable[b] = (int32_t)random_below(&random, b, 2);
     return desirable;
@@ -82,7 +82,7 @@ static bool check_weights(const struct batch_data *data, const char *path, struc
         if (data->labels[i] != NO_TARGET && data->weights[i] > 0)
             return true;
     return status_set(status, STATUS_BAD_INPUT,
-                      "%s: weights are 0 wherever there is a label, so there is nothing to average", path);
+                      "%s: all labelled positions have weight 0, so the loss has no tokens", path);
 }
 
 // Checks that both sequences of a pair have targets.
@@ -94,7 +94,7 @@ static bool check_pairs(const struct batch_data *data, const char *path, size_t 
             t++;
         if (t == data->context)
             return status_set(status, STATUS_BAD_INPUT,
-                              "%s: labels[%zu] are -100 everywhere, but each of a pair needs a completion", path,
+                              "%s: labels[%zu] are all -100, but each sequence of a pair needs a completion", path,
                               first + b);
     }
     return true;

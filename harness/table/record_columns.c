@@ -251,8 +251,8 @@ static bool unknown(const struct record_columns *columns, const char *asked_by, 
     const char *nearest = names_nearest(&names, name), *example = example_of(columns, name);
     if (example)
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: NAME in \"%.60s\" stands for a name in the records, as in \"%.200s\"", asked_by,
-                          name, example);
+                          "%s: NAME in \"%.60s\" is a placeholder for a name in the records, as in \"%.200s\"",
+                          asked_by, name, example);
     return status_set(status, STATUS_BAD_INPUT, "%s: no field \"%.60s\"; %s%.120s%s`longbp list fields` lists them",
                       asked_by, name, nearest ? "did you mean \"" : "", nearest ? nearest : "",
                       nearest ? "\"? " : "");

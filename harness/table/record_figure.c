@@ -100,14 +100,14 @@ const struct record_figure record_figures[] = {
     {"setting", "setting", NULL, "method, options and keys, as far as the rows differ in them", setting},
     {"last_loss", "last loss, nats", "nats", "of a training run: the mean over its last quarter of steps",
      last_loss},
-    {"held_out_loss", "held-out loss, nats", "nats", "of a training run: of what it evaluated last", held_out_loss},
+    {"held_out_loss", "held-out loss, nats", "nats", "of a training run: its last evaluation's", held_out_loss},
     {"time_ms", "time, ms", "ms", "measured: the median of the samples; where chunks are drawn the mean over draws",
      time_ms},
     {"spread_ms", "+-", "ms",
      "half the distance between the quartiles of the samples; of a mean over draws its standard error", spread_ms},
     {"time_ratio", "time / ", NULL,
-     "time over the baseline's, of the same model, context and batch: round over round in turn, their geometric "
-     "mean; of plans estimate over estimate",
+     "time over the baseline's at the same model, context and batch: geometric mean of the rounds' ratios; for "
+     "plans a ratio of estimates",
      time_ratio},
     {"time_ratio_low", "from", NULL, "the lower end of time_ratio's interval of 95 %", time_ratio_low},
     {"time_ratio_high", "to", NULL, "its upper end", time_ratio_high},

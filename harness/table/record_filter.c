@@ -214,10 +214,9 @@ static bool read_tokens(struct condition *condition, const struct results *resul
         if (!size_parse_tokens(*value, &count))
             continue;
         if (!tokens && has_numbers(column, results))
-            return status_set(
-                status, STATUS_BAD_INPUT,
-                "--where %.100s: K and M are of tokens, which \"%.60s\" does not count; give the number",
-                condition->text, condition->name);
+            return status_set(status, STATUS_BAD_INPUT,
+                              "--where %.100s: K and M count tokens, but \"%.60s\" does not; give the number",
+                              condition->text, condition->name);
         if (!tokens)
             continue;
         free(*value);
@@ -239,7 +238,8 @@ static bool read_condition(struct condition *condition, const struct record_colu
         return false;
     if (condition->column.figure)
         return status_set(status, STATUS_BAD_INPUT,
-                          "--where: \"%.60s\" is of a table, not of a record; take a field", condition->name);
+                          "--where: \"%.60s\" is a column of tables, not a field of records; use a field",
+                          condition->name);
     read_values(condition, text + bytes + 1);
     return read_tokens(condition, results, status);
 }

@@ -401,7 +401,7 @@ static bool check_sums(const char *folder, size_t step, const char *path, const 
         char *earlier = path_of(folder, before, "");
         *status = (struct status){0};
         if (before)
-            status_set(status, cause.code, "%s; remove %s, and --resume goes on from %s", cause.message, path,
+            status_set(status, cause.code, "%s; remove %s, and --resume continues from %s", cause.message, path,
                        earlier);
         else
             status_set(status, cause.code, "%s; no checkpoint is before it: begin the run anew in another folder",

@@ -33,10 +33,9 @@ static bool open_held_out(struct train *train, struct status *status)
     if (settings->held_out > 0 && !train_data_split(&train->data, settings->held_out, &train->held_out, status))
         return false;
     if (settings->evaluate.path && trial->data.kind == DATA_RANDOM)
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "%s: what is evaluated is read as the data are, and they are random; give a file of tokens",
-            settings->evaluate.path);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: evaluation needs a file of tokens, but the data are random; give \"data\"",
+                          settings->evaluate.path);
     if (settings->evaluate.path && !train_data_open(&train->held_out, trial, &settings->evaluate, 0, status))
         return false;
     if (settings->held_out == 0 && !settings->evaluate.path)
@@ -73,7 +72,7 @@ static bool check_data(struct train *train, struct status *status)
     size_t count = train_data_count(&train->data), of_step = trial->batch * trial->train.accumulate;
     if (train->data.of_files && count < trial->batch)
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: %zu sequences are left to train on, but a micro-batch is to take %zu: give fewer",
+                          "%s: only %zu sequences are left to train on, but a micro-batch takes %zu; give fewer",
                           trial->data.path, count, trial->batch);
     return train_data_feeds(&train->data, trial->train.steps, of_step, status) &&
            refer(train, &train->data, trial->train.steps * of_step, status);
@@ -406,10 +405,10 @@ bool train_evaluate(struct train *train, struct objective_sums *found, struct st
     if (!count_data(train, &train->held_out, 0, all, &whole, status))
         return false;
     if (!is_dataless(train) && whole.rows == 0)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "labels of the %zu sequences to be evaluated are -100 everywhere, so there is nothing to "
-                          "average; evaluate others",
-                          all);
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "all labels of the %zu sequences to evaluate are -100, so the loss has no tokens; evaluate others",
+            all);
     for (size_t first = 0; first < all; first += trial->batch) {
         size_t count = all - first < trial->batch ? all - first : trial->batch;
         struct row_range own;

@@ -122,11 +122,10 @@ bool train_data_feeds(struct train_data *data, size_t steps, size_t count, struc
         while (i < count && data->blank[sequences_item(sequences, step * count + i)])
             i++;
         if (i == count)
-            return status_set(
-                status, STATUS_BAD_INPUT,
-                "%s: of the %zu sequences of step %zu labels are -100, or weights 0, everywhere, so there "
-                "is nothing to average: leave such sequences out, or let a step have more",
-                data->trial->data.path, count, step + 1);
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: all labels of the %zu sequences of step %zu are -100, or have weight 0, so the "
+                              "loss has no tokens: leave such sequences out, or use more in a step",
+                              data->trial->data.path, count, step + 1);
     }
     return true;
 }

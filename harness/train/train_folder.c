@@ -320,7 +320,7 @@ bool train_folder_open(struct train_folder *folder, const char *path, const stru
     folder->begun = is_there(folder, SETTINGS);
     if (!empty && !resume)
         return status_set(status, STATUS_BAD_INPUT, "%s: is there already, and not empty%s", path,
-                          folder->begun ? "; --resume goes on with the training run that it holds" : "");
+                          folder->begun ? "; --resume continues its training run" : "");
     if (!empty && !folder->begun)
         return status_set(status, STATUS_BAD_INPUT, "%s: holds no training run that could be resumed", path);
     folder->ours = !folder->begun;

@@ -74,7 +74,7 @@ bool bias_measure(struct run *run)
     bias.rms_error = norm_squared > 0 ? sqrt(e.squared / norm_squared) : e.squared > 0 ? INFINITY : 0;
     gradient_set_free(&e.mean);
     if (!able)
-        return status_set(&run->status, why.code, "measure.bias walks every draw: %.900s", why.message);
+        return status_set(&run->status, why.code, "measure.bias runs every draw: %.900s", why.message);
     if (!run_fine(run))
         return false;
     CHECK(fabs(e.total - 1) < 1e-9); // otherwise draws are missing

@@ -19,8 +19,8 @@ size_t heads_here(const struct model *model, size_t heads)
     return heads_of(heads, ranks->size, ranks->rank).count;
 }
 
-// What goes between this rank and all: of each other rank a part, [n B, its heads' columns], one after another, of
-// the own tokens and that rank's heads; and the rows of the others' tokens.
+// An exchange of this rank with all others: `parts`, [n B, heads' columns] each, one after another, have the own
+// tokens of each rank's heads; `share` has this rank's heads of all tokens.
 struct exchange_parts {
     struct tensor parts, share;
     size_t rows; // of a part

@@ -5,24 +5,25 @@
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
-// Whether so many heads of queries, and of keys, can be shared out: as many to each rank, and those of keys as
-// many, or to as many ranks each.
+// Whether ranks can share the heads evenly: each rank has as many query heads, and each has as many key heads, or
+// each key head as many ranks.
 bool heads_divide(size_t heads, size_t kv_heads, size_t ranks);
-// How many of so many heads this rank attends for, or reads.
+// This rank's number of `heads` heads in all.
 size_t heads_here(const struct model *model, size_t heads);
 
-// Of rows of the batch's own tokens and `heads` heads side by side those of all tokens, by position, and of this
-// rank's heads alone. own: [n B, heads w]; returned: [T B, max(heads / P, 1) w].
+// From the rows of the own tokens with all `heads` heads to the rows of all tokens, by position, with this rank's
+// heads. own: [n B, heads w]; returned: [T B, max(heads / P, 1) w].
 struct tensor heads_spread(struct model *model, const struct batch *batch, struct tensor own, size_t heads);
-// The way back: own becomes what all ranks have of it, in place of a head that several have their sum, the first
-// rank's part first.
+// The inverse: collects own from all ranks; a head that several ranks have becomes their sum, the first rank's
+// part first.
 void heads_collect(struct model *model, const struct batch *batch, struct tensor own, size_t heads,
                    struct tensor share);
 
-// The batch's own tokens, all of them: o and logsumexp of q, in kept. kv: of all tokens and this rank's heads.
+// Computes o and logsumexp of q, the rows of all own tokens, in kept. kv: of all tokens and this rank's heads.
 void all_to_all_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
                        struct tensor q, struct carry kv);
-// grad_q: that of o, becomes that of q. grad_kv, as kv, += what this rank's queries give.
+// grad_q: the gradient of o, becomes that of q. Adds the gradients through this rank's queries to grad_kv, shaped
+// as kv.
 void all_to_all_attend_backward(struct model *model, const struct batch *batch, size_t layer,
                                 const struct kept *kept, struct tensor q, struct carry kv, struct carry grad_kv,
                                 struct tensor grad_q);

@@ -45,7 +45,7 @@ static struct key_segment segment_before(struct key_segment segment, size_t end,
     return segment;
 }
 
-// By the layer, the walk and the replica: no two sums share random bits.
+// The name has the layer, the micro-batch and the replica: no two sums share random bits.
 static struct key_rounding rounding_of(const struct model *model, size_t layer)
 {
     struct key_rounding rounding = {.stochastic = model->kv_gradient_stochastic};

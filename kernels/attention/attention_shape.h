@@ -1,9 +1,10 @@
-// Attention shape: what a device is asked when tokens of a batch attend in a layer.
+// Attention shape: the shape of a layer's attention over tokens of a batch.
 #pragma once
 #include "kernels/model/config.h"
 #include "kernels/objectives/batch.h"
 
-// What a cell keeps of attention: its outputs, o: [n, H D] and logsumexp: [n, H], and what its mixer keeps besides.
+// A cell's kept tensors of attention: its outputs, o: [n, H D] and logsumexp: [n, H], and further ones of its
+// mixer.
 enum attention_kept {
     ATTENTION_O,
     ATTENTION_LOGSUMEXP,
@@ -14,6 +15,6 @@ enum attention_kept {
     ATTENTION_KEPT
 };
 
-// Of a run of tokens of B sequences.
+// The shape for a run of tokens of B sequences.
 struct attention_shape attention_shape_of(const struct config *config, const struct batch *batch, size_t layer,
                                           struct token_run run, size_t B);

@@ -80,7 +80,7 @@ struct carry carry_gradients_new(struct model *model, const struct batch *batch,
     return gradients;
 }
 
-// Of all tokens; becomes those of the rank's own.
+// Replaces gradients of all tokens by those of this rank's own.
 static void take_own(struct model *model, const struct batch *batch, struct tensor *gradients)
 {
     size_t heads = model->config.kv_heads;

@@ -1,24 +1,23 @@
-// KV over ranks: where ranks share the tokens of the sequences (batch_share), each projects keys and values of its
-// own and reads those of all: here they are gathered, or those of some heads are (all_to_all.h), unless they go
-// round (ring.h). Of these, and of a batch that is not shared, nothing is sent here, and all that is here is its
-// own.
+// KV over ranks: ranks that share the tokens of the sequences (batch_share) each project keys and values of their
+// own tokens and read those of all. These functions gather them, or those of some heads (all_to_all.h). With a
+// ring (ring.h), or a batch that is not shared, they send nothing and return the rank's own.
 #pragma once
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
-// Keys and values of all ranks' tokens by position, [T B], of all heads or of this rank's, beside this rank's own,
-// [n B]; or own itself. Release with carry_gathered_free.
+// Returns keys and values of all ranks' tokens by position, [T B], of all heads or of this rank's; or own, [n B],
+// itself. Release with carry_gathered_free.
 struct carry carry_gather(struct model *model, const struct batch *batch, struct carry own);
 void carry_gathered_free(struct model *model, const struct batch *batch, struct carry *gathered);
-// The same in place of its own, which it frees; release with carry_free.
+// The same, but frees own; release with carry_free.
 struct carry carry_gather_take(struct model *model, const struct batch *batch, struct carry own);
-// Gradients, 0, of a layer's carry as carry_gather gives it.
+// Zeroed gradients of a layer's carry from carry_gather.
 struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer);
-// All of them, as a cell's backward takes them.
+// All gradients as one segment for a cell's backward.
 static inline struct carry_segment carry_segment_of(const struct batch *batch, struct carry gradients)
 {
     return (struct carry_segment){.count = gradients.t[0].rows / batch->batch, .grad = gradients};
 }
-// They become those of this rank's own, [n B], summed over the ranks in their order. False: they were, and are
-// spent; else they are left to kv_project_backward.
+// Sums the gradients over the ranks in their order and keeps those of this rank's own tokens, [n B]. True:
+// kv_project_backward must follow; false: the cells' backward has used them.
 bool carry_gradients_sum(struct model *model, const struct batch *batch, struct carry *gradients);

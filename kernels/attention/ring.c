@@ -13,7 +13,7 @@ static struct pieces pieces_at(const struct model *model, const struct batch *ba
     return pieces_of(batch->pieces.context, ranks->size, owner_at(ranks, stop));
 }
 
-// Of tensors of keys and values, or their gradients: they go to the right, and others come from the left.
+// A pass of keys and values, or of their gradients: out goes to the right rank, in comes from the left one.
 struct passing {
     struct delivery delivery;
     struct carry out, in;
@@ -29,7 +29,7 @@ static void pass_begin(struct model *model, struct passing *passing, struct carr
         comm_start_exchange(ranks, model->device, sends, out.k.rows > 0 ? 2 : 0, receives, in.k.rows > 0 ? 2 : 0);
 }
 
-// What has gone is freed, unless it is the rank's own; what has come is returned.
+// Frees the sent tensors, unless they are the rank's own, and returns the received ones.
 static struct carry pass_end(struct model *model, struct passing *passing, const struct carry *own)
 {
     comm_wait(&model->ranks.sequence, model->device, &passing->delivery);

@@ -46,7 +46,7 @@ static void *checked(void *pointer, size_t bytes)
 {
     if (!pointer) {
         char what[64];
-        snprintf(what, sizeof what, "%zu bytes were asked for", bytes);
+        snprintf(what, sizeof what, "%zu bytes were requested", bytes);
         host_memory_exhausted(what);
     }
     return pointer;

@@ -53,10 +53,9 @@ const void *plugin_load(const struct plugin *plugin, struct status *status)
         if (access(path, F_OK) == 0)
             return load(plugin, path, status);
     }
-    status_set(
-        status, STATUS_UNSUPPORTED,
-        "%s is a plug-in that is not there: %s is neither beside the program nor in ../lib/longbp from there, "
-        "and %s names no other; %s",
-        plugin->serves, plugin->library, plugin->variable, plugin->remedy);
+    status_set(status, STATUS_UNSUPPORTED,
+               "plug-in %s is missing: %s is neither beside the program nor in ../lib/longbp from there, and %s "
+               "names no other; %s",
+               plugin->serves, plugin->library, plugin->variable, plugin->remedy);
     return NULL;
 }

@@ -52,8 +52,8 @@ static size_t memory_left(void)
 size_t cpu_available_bytes(const char **what)
 {
     size_t memory = memory_left(), addresses = address_space_left();
-    *what = memory < addresses ? "what the machine has free"
-                               : "what ulimit -v leaves besides what the BLAS and the C library may take";
+    *what = memory < addresses ? "free memory of the machine"
+                               : "ulimit -v, less the needs of the BLAS and the C library";
     return memory < addresses ? memory : addresses;
 }
 

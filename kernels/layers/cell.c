@@ -20,7 +20,7 @@ static bool sends(const struct model *model, const struct batch *batch, size_t l
     return mixer->sends && mixer->sends(model, batch);
 }
 
-// What the cost of a part with the mixer depends on.
+// Key of the cost of a part with the mixer.
 static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t rows)
 {
     struct token_run runs[PIECES] = {{0}};

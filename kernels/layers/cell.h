@@ -1,17 +1,17 @@
-// Cell (l, c): layer l for the tokens of chunk c; the primitives that every method is an order of.
-// Forward reads the cell's input and the layer's carry to its left and of its own: of attention, keys and values of
-// chunks 0..c. Backward reads what the cell kept, the gradient of its output, and the finished gradient of its own
-// carry. Rows are token-major: row i * B + b; B is the rows of x or grad per token of the chunk. A chunk is of the
-// batch's own tokens. Where ranks share those of the sequences (batch_share), a cell reads keys and values as
-// kv_ranks.h gives them, by position, and adds to such gradients; its own keys' gradients are not complete then,
-// and its backward leaves them to kv_project_backward.
+// Cell (l, c): layer l for the tokens of chunk c. Every method is an order of these primitives. Forward reads the
+// cell's input and the layer's carry up to its own: for attention, keys and values of chunks 0..c. Backward reads
+// the cell's activations, the gradient of its output, and the complete gradient of its own carry. Rows are
+// token-major: row i * B + b; B is the rows of x or grad per token of the chunk. A chunk is of the batch's own
+// tokens. If ranks share the tokens of the sequences (batch_share), a cell reads keys and values of all ranks
+// (kv_ranks.h), by position, and adds to their gradients; its own keys' gradients are then incomplete, and its
+// backward leaves them to kv_project_backward.
 #pragma once
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
-// The carry of the chunk's input x: [n, d], into its rows of kv. cell: of the cell_forward that comes next, which
-// keeps as `how` says, or NULL: what it projects of x is projected in the same pass, unless the device is
-// `unfused`; what only this pass can keep, is kept.
+// Writes the carry of the chunk's input x: [n, d] to its rows of kv. cell: the activations of the following
+// cell_forward with `how`, or NULL. Its projections of x then run in the same pass, unless the device is
+// `unfused`, and tensors that only this pass can keep are kept.
 void kv_project(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                 struct carry kv, struct activations *cell, enum keep how);
 // The same for a whole layer whose x comes in blocks of kv_block_rows rows, the last with fewer, each from `row`
@@ -20,14 +20,14 @@ size_t kv_block_rows(const struct model *model, size_t layer, size_t rows, size_
 void kv_project_block(struct model *model, const struct batch *batch, size_t layer, size_t row, struct tensor x,
                       struct carry kv);
 void kv_finish(struct model *model, const struct batch *batch, size_t layer, struct carry kv);
-// What a cell's backward leaves out where ranks share the tokens: from the chunk's rows of grad_kv, of the batch's
-// own tokens, complete and spent, to the weights' gradients and to grad, that of x. Makes what it reads from x
-// again.
+// The rest of a cell's backward if ranks share the tokens: from the chunk's rows of grad_kv, of the batch's own
+// tokens, complete, and spent on return, to the weights' gradients and to grad, the gradient of x. Recomputes its
+// other inputs from x.
 void kv_project_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                          struct tensor x, struct carry grad_kv, struct tensor grad);
-// y = cell(x). y no tensor: what only y needs is not computed (a rebuild for the backward). KEEP_NOTHING: y may be
-// x, and what kv_project made for the cell is freed. a->x becomes x. The mixer's outputs may be kept by themselves,
-// and are not made again where they are written (enum mixer_output).
+// y = cell(x). y no tensor: a rebuild for the backward, without the products that only y needs. KEEP_NOTHING: y
+// may be x, and kv_project's results for the cell are freed. a->x becomes x. The mixer's outputs may be kept
+// separately (enum mixer_output).
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                   struct carry kv, struct tensor y, struct activations *a, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input, or is spent (model_descends). Gradients of
@@ -48,7 +48,7 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
 // The mixer of all of the batch's own tokens, from x: its outputs, and what its backward needs; frees none.
 void cell_mix_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
                       struct carry kv, struct activations *a, enum keep how);
-// What comes after it, for a chunk: a has its rows of the first output, written.
+// The rest of the forward, for a chunk: a has its rows of the first output.
 void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
                          struct activations *a, enum keep how);
 // grad: that of the cell's output, becomes that of what the mixer's backward adds to; grad_output: the chunk's rows

@@ -7,7 +7,7 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
     *use = (struct memo_use){0};
     if (!device->memo)
         return false;
-    if (device->status.code != STATUS_OK) { // the rest of the walk does nothing but free
+    if (device->status.code != STATUS_OK) { // the rest of the step only frees
         if (key.part == CELL_BACKWARD_MIXER || (key.part == CELL_FORWARD && key.how == KEEP_NOTHING))
             activations_free(device, a);
         return true;
@@ -32,7 +32,7 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
 
 void cell_memo_end(struct model *model, struct memo_use *use, struct activations *a)
 {
-    // Of what it leaves the shapes alone: cells that leave the same have one outcome.
+    // Only shapes: cells that leave the same shapes have one outcome.
     struct activations left;
     memset(&left, 0, sizeof left); // also what is between its members
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {

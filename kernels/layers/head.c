@@ -20,8 +20,8 @@ static void release(struct model *model)
     unit_release(model, unit_of_head(model));
 }
 
-// What is made of the logits: the objective's loss, and with backward its gradient in x's place; or, where it is a
-// tensor, the log-probs of the targets alone.
+// Results from the logits: the objective's loss, and with backward its gradient in x's place; or, if log_prob is a
+// tensor, only the targets' log-probs.
 struct use {
     struct loss_weights weights;
     struct tensor loss;

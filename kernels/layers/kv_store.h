@@ -1,6 +1,7 @@
 // KV store: the carries of some layers (of attention keys and values), and their gradients, from the first chunk
-// that writes them to the last that reads them. On the device they lie as they are; what lies on the host comes
-// into one of two buffers before its layer is used, the next layer's while one is; of one layer alone into one.
+// that writes them to the last that reads them. Resident ones are used in place; offloaded ones are copied into
+// one of two buffers before their layer is used, the next layer's during the present one's use; a single layer has
+// one buffer.
 #pragma once
 #include "kernels/layers/cell.h"
 #include "kernels/offload/double_buffer.h"
@@ -14,7 +15,7 @@ struct kv_store {
     struct carry near[2], near_grad[2]; // [buffers], wide enough for each layer
 };
 
-// What is prefetched of a layer, in rows of tokens from the first on.
+// Prefetched part of a layer, in rows of tokens from the first on.
 struct kv_prefix {
     size_t kv, grad;
     bool fresh;    // the gradients have not been written yet, and are 0

@@ -189,7 +189,7 @@ static void forward(struct cell_at at, struct tensor x, struct carry kv, struct 
 
 // ---- from the gradients of queries, keys and values to that of x
 
-// What blocks of rows work on.
+// Operands of the blocks of rows.
 struct projections {
     struct cell_at at;
     const struct kept *kept;
@@ -313,7 +313,7 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
     projections_backward(p);
 }
 
-// What the backward of keys and values reads besides is made from x again.
+// Recomputes from x the other inputs of the backward of keys and values.
 static void project_backward(struct cell_at at, struct tensor x, struct carry grad_kv, struct tensor grad)
 {
     struct model *model = at.model;

@@ -1,21 +1,21 @@
-// Activations: what a cell keeps for its backward.
+// Activations: tensors that a cell keeps for its backward.
 #pragma once
 #include "kernels/device/ops.h"
 #include <stddef.h>
 
-// `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a
+// `lean` keeps tensors that only GEMMs can rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a
 // framework's autograd does. A forward that no backward follows keeps nothing.
 enum keep { KEEP_LEAN, KEEP_ALL, KEEP_NOTHING };
 
-// Who owns a mixer's outputs (o and logsumexp of attention): the cell, which makes and frees them with the rest; or
-// whoever keeps them from a forward to the backward, so that the mixer does not run again. A forward that keeps
-// nothing else writes them; a rebuild finds them written.
+// Owner of a mixer's outputs (o and logsumexp of attention): the cell, which computes and frees them with the
+// rest; or a caller that keeps them from the forward to the backward, so that the mixer does not run again: a
+// forward that keeps nothing else writes them, and a rebuild reads them.
 enum mixer_output { OUTPUT_OWN, OUTPUT_WRITE, OUTPUT_WRITTEN };
 
 #define KEPT_OWN      8
 #define MIXER_OUTPUTS 2
 
-// What a cell keeps of one block.
+// A cell's kept tensors of one block.
 struct kept {
     struct tensor own[KEPT_OWN]; // by the kind's own numbers; a mixer's outputs come first
     struct tensor h, rstd;       // [n, d], `all` only, and [n, 1]: the norm of the block's input

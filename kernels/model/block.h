@@ -35,7 +35,7 @@ struct carry_shape {
     bool at_borders; // a state at each chunk's right border, not a row per token
 };
 
-// What both kinds of block say of themselves.
+// Properties of both kinds of block.
 struct block_kind {
     const char *name;
     // In the model's order. The last one projects what the block adds to its input.
@@ -69,8 +69,8 @@ struct mixer {
                      const struct carry_segment *segments, size_t count, struct tensor grad_output,
                      struct tensor grad);
 
-    // Where ranks share the tokens of a sequence (NULL: they cannot): whether ranks exchange something while cells
-    // run; and what `backward` leaves out then, from the gradient of the chunk's own carry.
+    // For ranks that share the tokens of a sequence (NULL: unsupported): whether ranks communicate while cells
+    // run; and the rest of `backward`, from the gradient of the chunk's own carry.
     bool (*sends)(const struct model *model, const struct batch *batch);
     void (*project_backward)(struct cell_at at, struct tensor x, struct carry grad_carry, struct tensor grad);
 

@@ -1,5 +1,6 @@
-// Carry: what a layer's cells read from their left. Attention carries keys and values of every token, a recurrent
-// mixer a state from chunk to chunk. A carry has two tensors at most; its mixer gives their shape (block.h).
+// Carry: the tensors that a layer's cells read from their left. Attention carries keys and values of every token,
+// a recurrent mixer a state from chunk to chunk. A carry has two tensors at most; its mixer gives their shape
+// (block.h).
 #pragma once
 #include "kernels/model/model.h"
 #include "kernels/objectives/batch.h"
@@ -11,16 +12,16 @@ struct carry {
             struct tensor k, v; // of attention: keys after RoPE, and values, [T * B, kv_heads * head_dim] each
         };
     };
-    // A state stands at a chunk's right border, in B rows; border: rows of tokens from one to the next, 0: each row
-    // of tokens has one of its own.
+    // A state belongs to a chunk's right border, in B rows; border: rows of tokens from one to the next, 0: each
+    // row of tokens has one of its own.
     size_t border, batch;
 };
 // Tokens per sequence, sequences, and tokens per chunk.
 struct carry_size {
     size_t tokens, batch, chunk;
 };
-// The layer's carry of so many tokens, and its gradient; a state has one gradient, that of the border reached. Not
-// zeroed; out of memory is in the device's status. Release with carry_free.
+// The layer's carry of `size`, and its gradient; a state has one gradient, that of the border reached. Not zeroed;
+// out of memory is in the device's status. Release with carry_free.
 struct carry carry_new(struct model *model, size_t layer, enum place place, struct carry_size size);
 struct carry carry_gradient_new(struct model *model, size_t layer, enum place place, struct carry_size size);
 // Tensors as wide as the carry's, for rows of tokens.
@@ -28,8 +29,8 @@ struct carry carry_like(struct model *model, struct carry carry, size_t rows, en
                         enum category category);
 void carry_zero(struct model *model, struct carry carry);
 void carry_free(struct model *model, struct carry *carry);
-// What belongs to rows [start, start + count) of tokens, borrowed: their rows, or the states at the right borders
-// of their chunks.
+// The carry of rows [start, start + count) of tokens, borrowed: their rows, or the states at the right borders of
+// their chunks.
 struct carry carry_rows(struct carry carry, size_t start, size_t count);
 // The state left of row `start`, borrowed; no tensors at row 0, where it is 0.
 struct carry carry_before(struct carry carry, size_t start);
@@ -38,8 +39,8 @@ struct carry carry_before(struct carry carry, size_t start);
 struct carry_segment {
     size_t start, count;
     struct carry grad;
-    // What a state's gradient is multiplied by where it enters the tokens of the cell, and not on its way to the
-    // left (0: 1); keys' and values' are multiplied in place.
+    // Factor of a state's gradient on its way into the cell's tokens, but not to the left (0: 1); gradients of
+    // keys and values are multiplied in place.
     double factor;
 };
 

@@ -200,7 +200,7 @@ bool config_check(const struct config *c, struct status *status)
         }
     }
     if (c->whole_qk_norm && !c->qk_norm)
-        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm says what qk_norm is over; give qk_norm, too");
+        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
     if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)) {
         return status_set(status, STATUS_BAD_INPUT, "norm_epsilon must be a positive number, found %g",
                           c->norm_epsilon);

@@ -20,8 +20,8 @@ struct rope_scaling {
 #define CONFIG_FULL_LAYERS 256
 #define CONFIG_KINDS       256
 
-// Where the norms of a layer's two blocks, attention and MLP, stand: before what a block reads; after what it
-// makes, before that is added (OLMo 2); or both (Gemma 3).
+// Position of the norms of a layer's two blocks, attention and MLP: on a block's input; on its output, before the
+// residual sum (OLMo 2); or on both (Gemma 3).
 enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
 extern const char *const norms_names[];      // ending in NULL
 extern const char *const activation_names[]; // of enum activation
@@ -46,12 +46,12 @@ struct config {
     const char *submodule;
     enum norms norms;
     enum activation activation; // of the MLP's gate
-    // What queries and embeddings are multiplied by; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
+    // Factors of queries and embeddings; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
     double query_scale, embedding_scale;
     double local_rope_theta; // of layers with a window, which then have no scaling; 0: all have rope_theta
-    size_t max_context;      // what the model was made for; not a limit here
-    // A query sees this many keys, the last its own; 0: all before it. Not in the layers whose bit is set, of the
-    // first ones: bit l % 64 of number l / 64.
+    size_t max_context;      // max_position_embeddings; not a limit here
+    // A query sees this many keys, the last its own; 0: all before it. Layers whose bit is set, bit l % 64 of
+    // number l / 64, see all keys.
     size_t sliding_window;
     uint64_t full_layers[CONFIG_FULL_LAYERS / 64];
     // Each layer's kinds, as numbers in mixers[] and mlps[] (block.h); layers beyond the last entry have its kinds.
@@ -69,15 +69,15 @@ const struct config *config_preset(const char *name);
 // Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
 // status that names the field if not.
 bool config_check(const struct config *config, struct status *status);
-// A layer is to have no window. False where it is none of the first.
+// Removes a layer's window. False if its number is too large.
 bool config_set_full(struct config *config, size_t layer);
 // The window of a layer; 0: none.
 size_t config_window(const struct config *config, size_t layer);
 // RoPE's angular frequencies, scaling applied: head_dim / 2 values. local: of layers with a window.
 void config_rope_frequencies(const struct config *config, bool local, double *frequencies);
-// What rotated queries and keys are multiplied by, likewise: 1 but for yarn.
+// Factor of rotated queries and keys, likewise: 1 except for yarn.
 double config_rope_gain(const struct config *config, bool local);
 // YaRN's own choice of it for a factor: 0.1 ln(factor) + 1.
 double config_yarn_gain(double factor);
-// Whether a layer has the local ones.
+// Whether a layer uses the local frequencies.
 bool config_rope_is_local(const struct config *config, size_t layer);

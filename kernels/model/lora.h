@@ -48,7 +48,7 @@ struct lora {
 #define LORA_ALPHA_MAX 1e6
 // The factors of one module; target: one bit. The layer does not matter for the embedding and the head.
 struct lora_factors lora_factors_of(const struct lora *lora, size_t layer, unsigned target);
-// What B A is multiplied by.
+// Factor of B A.
 double lora_scale(const struct lora *lora, struct lora_factors factors);
 // Whether the parameter of this name ("model.norm.weight") is of a module that is saved whole.
 bool lora_saves(const struct lora *lora, const char *parameter);

@@ -82,14 +82,14 @@ struct model {
     struct layer *layers;
     struct tensor rope_frequencies[2]; // [1, head_dim / 2] f64; of layers with a window, or no tensor
     struct unit_keeper *keeper;        // unit.h; NULL: the parameters are listed alone
-    struct unit_listener *listener;    // unit.h; NULL: nobody listens
+    struct unit_listener *listener;    // unit.h; NULL: none
     size_t lowest_trained;             // nothing below this layer trains, and a backward pass ends with it
-    bool by_turns;                     // layers train by turns
+    bool by_turns;                     // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
-    uint64_t seed;               // of these, with the numbers of
-    size_t update;               // the update under way, from 1 on (0: none), and of
-    size_t micro_batch;          // the walk since the gradients were zeroed, from 0 on
+    uint64_t seed;               // of these random bits, with update and micro_batch
+    size_t update;               // the current update, from 1 on; 0: none
+    size_t micro_batch;          // the pass since the gradients were zeroed, from 0 on
 };
 
 // Lists the parameters' names and shapes alone, without a device: for tools that read or write files of weights.
@@ -109,6 +109,6 @@ static inline bool parameter_is_factor(const struct parameter *parameter)
 }
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);
-// Whether a backward pass computes the gradient of the layer's input. Nobody reads that of the lowest trained layer
-// while layers train by turns.
+// Whether a backward pass computes the gradient of the layer's input. With one block training at a time, that of
+// the lowest trained layer is not needed.
 bool model_descends(const struct model *model, size_t layer);

@@ -1,32 +1,31 @@
-// Ranks: which part of a step a process has where several share it. As a pipeline: the layers are cut into stages
-// of consecutive ones, bottom up; the lowest has the embedding too, the highest the head and the norm before it. As
-// replicas: each takes some of the sequences through the same layers, or some of the tokens of the same sequences,
-// and their gradients are summed.
+// Ranks: each process's part of a step that several share. A pipeline cuts the layers into stages of consecutive
+// ones, bottom up; the lowest also has the embedding, the highest the head and the norm before it. Replicas run
+// the same layers over different sequences, or different tokens of the same sequences, and sum their gradients.
 #pragma once
 #include "kernels/comm/comm.h"
 #include "kernels/model/config.h"
 
-// What replicas have a share of each, instead of all of it; with each also what is named before it (Rajbhandari et
-// al. 2020, arXiv 1910.02054).
+// Tensors that replicas shard: each level also shards those named before it (Rajbhandari et al. 2020, arXiv
+// 1910.02054).
 enum zero { ZERO_NOTHING, ZERO_OPTIMIZER, ZERO_GRADIENTS, ZERO_WEIGHTS };
 
-// How ranks with tokens of the same sequences attend to each other's: each has keys and values of all, or they go
-// round, or each attends for some of the heads over all tokens.
+// Attention over ranks with tokens of the same sequences: each gathers all keys and values, or they pass in a
+// ring, or each rank attends for some of the heads over all tokens.
 enum exchange { EXCHANGE_GATHER, EXCHANGE_RING, EXCHANGE_ALL_TO_ALL, EXCHANGE_COUNT };
 
-// Who adds the gradients of replicas: their devices, in the ranks' order, so that the number of ranks alone fixes
-// the bits; or what carries the bytes, by its own all-reduce and reduce-scatter, in an order of its own.
+// Sum of the replicas' gradients: by their devices, in the ranks' order, so that the number of ranks alone fixes
+// the bits; or by the transport's all-reduce and reduce-scatter, in its own order.
 enum sum { SUM_ORDERED, SUM_ENGINE };
 
-// Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has of stage s the q-th share of the
-// tokens of the r-th share of the sequences: the more two ranks send each other, the nearer they are.
+// Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has stage s, the r-th share of the
+// sequences and the q-th share of their tokens: ranks that communicate more have closer numbers.
 struct split {
     size_t data, sequence, stages;
     enum zero zero;
     enum exchange exchange;
     enum sum sum;
     bool overlap;
-    size_t node; // replicas that are nearer to each other, one after another; 1: nobody is
+    size_t node; // consecutive replicas with a faster link between them; 1: none
 };
 // The share of the sequences that a rank of all has.
 static inline size_t split_data(struct split split, size_t rank)
@@ -42,10 +41,9 @@ struct ranks {
     enum exchange exchange;
     enum zero zero;
     enum sum sum; // over replicas
-    // What replicas send each other goes while they compute: in zero 3 weights that are read next, a unit's
-    // gradients beside the next one's, after an update a unit's weights beside the next one's. It takes memory: of
-    // a row's weights a second one, of its gradients those of the row before and the others' parts of this rank's
-    // share.
+    // Replicas communicate while they compute: in zero 3 the next unit's weights, a unit's gradients during the
+    // next unit's backward, after an update a unit's weights during the next unit's. It takes memory: a second
+    // layer's weights, and the previous layer's gradients with the other ranks' parts of this rank's share.
     bool overlap;
 };
 // One rank with all of the model.

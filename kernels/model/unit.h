@@ -16,7 +16,7 @@
 
 #define UNIT_NONE SIZE_MAX // nothing is prefetched
 
-// Who keeps a model's values and gradients: the functions below ask it.
+// Keeper of a model's values and gradients; the functions below call it.
 struct unit_keeper {
     void (*prefetch)(struct unit_keeper *keeper, size_t unit);
     void (*acquire)(struct unit_keeper *keeper, size_t unit);
@@ -28,31 +28,30 @@ struct unit_keeper {
     bool gradients_stay; // complete ones stay where they are until the step is over
 };
 
-// Who is told of a model's steps, after the device has failed, too. Functions may be NULL.
+// Listener to a model's steps, also after the device has failed. Functions may be NULL.
 struct unit_listener {
     void (*acquire)(struct unit_listener *listener, struct model *model, size_t unit);
     void (*release)(struct unit_listener *listener, struct model *model, size_t unit);
-    // Units whose layers are done one after another come from the head down; where chunks are walked, all of them
-    // within the last one.
+    // A full-row schedule completes units from the head down, a chunked one all of them within its last chunk.
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };
 
-// Values that are kept on the host, or with overlap in shares, are on their way from here on. Every rank calls it
-// where the others do. A schedule prefetches the unit that it goes to next before it runs the cells of the present
-// one: the layer above before the cells that compute its input, the layer below before those that compute its
-// gradient; at the border of two chunks or segments the unit with which the next one begins, which may be the same.
-// The embedding and the head prefetch the layer at either end.
+// Starts copying values from the host, or with overlap gathering their shares. Every rank calls it at the same
+// place. A schedule prefetches the next unit before it runs the present one's cells: the layer above before the
+// cells that compute its input, the layer below before those that compute its gradient; at the border of two
+// chunks or segments the first unit of the next one, which may be the same. The embedding and the head prefetch
+// the layer at either end.
 void unit_prefetch(struct model *model, size_t unit);
 // A unit is released before it is acquired again.
 void unit_acquire(struct model *model, size_t unit);
 void unit_add(struct model *model, size_t unit);
 void unit_release(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);
-// unit_done of the layers below this one, downwards: those that a backward pass does not come to.
+// unit_done of the layers below this one, downwards: a backward pass does not reach them.
 void unit_done_below(struct model *model, size_t layer);
 // unit_done of every unit, in the same order: a step that found nothing to add.
 void unit_done_all(struct model *model);
 void unit_settle(struct model *model);
-// After unit_settle: both ends of a pipeline have a part of a tied table's gradient; then both have their sum, the
-// lowest rank's part first.
+// After unit_settle: the two ends of a pipeline add their gradients of a tied embedding, the lowest rank's part
+// first; both get the sum.
 void unit_sum_ends(struct model *model);

@@ -1,4 +1,5 @@
-// Unit parameters: which of a model's parameters a walk uses together and completes the gradient of together.
+// Unit parameters: the parameters of each unit, which a step uses together and whose gradients it completes
+// together.
 #pragma once
 #include "kernels/model/model.h"
 
@@ -12,14 +13,14 @@ size_t unit_count(const struct model *model);
 // The unit of a parameter of the model's.
 size_t unit_of(const struct model *model, const struct parameter *parameter);
 
-// Consecutive in the order of the model's.
+// Consecutive parameters of the model.
 struct parameters {
     struct parameter *items;
     size_t count;
 };
 struct parameters unit_parameters(const struct model *model, size_t unit);
 
-// A number for which of the unit's parameters train and how their gradients are summed: equal where these are, 0 if
+// Number for the set of the unit's trained parameters and their gradients' sums: equal if these are equal, 0 if
 // none trains.
 uint64_t unit_training(const struct model *model, size_t unit);
 

@@ -25,7 +25,7 @@ struct likelihood_settings {
 static const struct option likelihood_options[] = {
     {OPTION_Z_LOSS(struct likelihood_settings)},
     {OPTION("smoothing", NUMBER, struct likelihood_settings, smoothing), .maximum = 1, .unsaid = true,
-     .help = "share of a target that is spread evenly over the vocabulary (label smoothing)"},
+     .help = "share of each target spread evenly over the vocabulary (label smoothing)"},
     {0}};
 
 static void likelihood_set(struct objective_terms *terms, const void *of_objective)
@@ -38,15 +38,15 @@ static void likelihood_set(struct objective_terms *terms, const void *of_objecti
 
 static const struct objective token_mean = {
     .name = "token-mean",
-    .summary = "cross-entropy, the mean over all tokens with a target",
-    .source = "the default of libraries",
+    .summary = "cross-entropy, mean over all tokens with a target",
+    .source = "default of libraries",
     .options = {likelihood_options, sizeof(struct likelihood_settings)},
     .set = likelihood_set,
     .terms = {.rows.kind = ROW_LIKELIHOOD, .divisor = PER_ROW},
 };
 static const struct objective sequence_mean = {
     .name = "sequence-mean",
-    .summary = "cross-entropy, the mean over sequences of each one's mean",
+    .summary = "cross-entropy, mean over sequences of their means",
     .source = "Shao et al. 2024, arXiv 2402.03300, as GRPO weighs tokens",
     .options = {likelihood_options, sizeof(struct likelihood_settings)},
     .set = likelihood_set,
@@ -54,7 +54,7 @@ static const struct objective sequence_mean = {
 };
 static const struct objective weighted_mean = {
     .name = "weighted-mean",
-    .summary = "cross-entropy, the mean over tokens by weights that are given",
+    .summary = "cross-entropy, mean over tokens with given weights",
     .source = "longbp",
     .options = {likelihood_options, sizeof(struct likelihood_settings)},
     .set = likelihood_set,
@@ -68,7 +68,7 @@ static const struct option dft_options[] = {{OPTION_Z_LOSS(struct likelihood_set
 
 static const struct objective dft = {
     .name = "dft",
-    .summary = "cross-entropy times the token's own probability, which is held fixed",
+    .summary = "cross-entropy times the token's probability, which has no gradient",
     .source = "Wu et al. 2025, arXiv 2508.05629",
     .options = {dft_options, sizeof(struct likelihood_settings)},
     .set = likelihood_set,
@@ -118,30 +118,30 @@ static const struct option dpo_options[] = {
     {OPTION("kind", CHOICE, struct dpo_settings, kind), .initial = PAIR_SIGMOID,
      .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo", "sigmoid_norm", "cpo", "exo_pair",
                                "discopop", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"),
-     .help = "cost of a pair by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and "
-             "cpo have no reference"},
+     .help = "cost of a pair by its log-probs; ipo, simpo and sigmoid_norm use each sequence's mean; simpo and cpo "
+             "have no reference"},
     {OPTION("beta", NUMBER, struct dpo_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
-     .help = "factor of the difference; of ipo tau"},
+     .help = "factor of the difference; for ipo tau"},
     {OPTION("smoothing", NUMBER, struct dpo_settings, smoothing), .maximum = 0.5,
-     .help = "probability that a pair is the wrong way round, of sigmoid, robust, simpo, sigmoid_norm, cpo and "
-             "exo_pair, which needs one"},
+     .help = "probability that a pair is reversed, for sigmoid, robust, simpo, sigmoid_norm, cpo and exo_pair, "
+             "which requires it"},
     {OPTION("gamma", NUMBER, struct dpo_settings, gamma), .maximum = 1e6, .initial = GAMMA,
-     .help = "margin that simpo takes off beta times the difference"},
+     .help = "margin that simpo subtracts from beta times the difference"},
     {OPTION("tau", NUMBER, struct dpo_settings, tau), .minimum = 1e-6, .maximum = 1, .initial = TAU,
      .help = "temperature of discopop's mixture of a logistic and an exponential cost"},
     {OPTION("sft", NUMBER, struct dpo_settings, sft), .maximum = 1e6,
-     .help = "weight of the chosen sequences' cross-entropy, a mean over their tokens, beside the pairs' cost"},
+     .help = "weight of the chosen sequences' mean cross-entropy, added to the pairs' cost"},
     {OPTION("divergence", CHOICE, struct dpo_settings, divergence), .initial = DIVERGENCE_REVERSE_KL,
      .choices = OPTION_CHOICES("reverse-kl", "forward-kl", "js", "alpha"),
-     .help = "from the reference, by which a sequence's log-probs count; simpo has none but the first"},
+     .help = "divergence from the reference that transforms a sequence's log-probs; simpo only supports the first"},
     {OPTION("alpha", NUMBER, struct dpo_settings, alpha), .maximum = 0.99, .initial = ALPHA,
      .help = "exponent of divergence alpha: 0 is the forward KL, near 1 the reverse"},
     {OPTION("ld_alpha", NUMBER, struct dpo_settings, ld_alpha), .maximum = 1, .initial = 1,
-     .help = "factor of the log-probs, the reference's too, of a completion's tokens beyond as many as both of its "
-             "pair have (LD-DPO, Liu et al. 2024, arXiv 2409.06411); 1: all count alike"},
+     .help = "factor of the log-probs, and the reference's, of a completion's tokens beyond its pair's shorter "
+             "length (LD-DPO, Liu et al. 2024, arXiv 2409.06411); 1: all tokens count alike"},
     {OPTION("defer", CHOICE, struct dpo_settings, defer), .choices = OPTION_CHOICES("auto", "off"),
-     .help = "chunks of a step of one pair are walked as if its slope were 1, which multiplies their gradient in "
-             "the end: spares the first pass its head"},
+     .help = "in a step of one pair, run chunks with slope 1 and scale their gradient by the actual slope at the "
+             "end, which saves the head in the first pass"},
     {0}};
 
 static void dpo_set(struct objective_terms *terms, const void *of_objective)
@@ -178,15 +178,15 @@ static const char *dpo_effectless(const struct dpo_settings *settings)
 {
     const struct pair_traits *traits = &pair_traits[settings->kind];
     if (!traits->smoothed && settings->smoothing > 0) {
-        return "smoothing goes with kind \"sigmoid\", \"robust\", \"simpo\", \"sigmoid_norm\", \"cpo\" or "
+        return "smoothing requires kind \"sigmoid\", \"robust\", \"simpo\", \"sigmoid_norm\", \"cpo\" or "
                "\"exo_pair\"";
     }
     if (settings->kind != PAIR_SIMPO && settings->gamma != GAMMA)
-        return "gamma goes with kind \"simpo\" alone";
+        return "gamma requires kind \"simpo\"";
     if (settings->kind != PAIR_DISCOPOP && settings->tau != TAU)
-        return "tau goes with kind \"discopop\" alone";
+        return "tau requires kind \"discopop\"";
     return settings->divergence != DIVERGENCE_ALPHA && settings->alpha != ALPHA
-               ? "alpha goes with divergence \"alpha\" alone"
+               ? "alpha requires divergence \"alpha\""
                : NULL;
 }
 
@@ -212,12 +212,12 @@ static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_b
                           "dpo's kind \"%s\" has no reference to be near to; leave divergence out", kind);
     }
     if (traits->each && settings->divergence != DIVERGENCE_REVERSE_KL) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "dpo's kind \"%s\" takes each sequence's log-ratio as it is; leave divergence out", kind);
+        return status_set(status, STATUS_BAD_INPUT, "dpo's kind \"%s\" uses plain log-ratios; leave divergence out",
+                          kind);
     }
     if (settings->ld_alpha < 1 && traits->mean) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out", kind);
+        return status_set(status, STATUS_BAD_INPUT, "dpo's kind \"%s\" uses means over tokens; leave ld_alpha out",
+                          kind);
     }
     const char *goes_with = dpo_effectless(settings);
     if (goes_with)
@@ -250,7 +250,7 @@ struct orpo_settings {
 
 static const struct option orpo_options[] = {
     {OPTION("beta", NUMBER, struct orpo_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
-     .help = "factor of the odds ratio's cost, beside the chosen sequences' cross-entropy"},
+     .help = "factor of the odds ratio's cost, added to the chosen sequences' cross-entropy"},
     {0}};
 
 static void orpo_set(struct objective_terms *terms, const void *of_objective)
@@ -287,14 +287,14 @@ struct kto_settings {
 
 static const struct option kto_options[] = {
     {OPTION("kind", CHOICE, struct kto_settings, kind), .choices = OPTION_CHOICES("kto", "apo_zero_unpaired"),
-     .help = "kto holds a sequence's gain over the reference against the mean gain of mismatched sequences, 2i + "
-             "1; apo_zero_unpaired against 0, and has no mismatched ones"},
+     .help = "kto compares a sequence's gain over the reference with the mean gain of mismatched sequences, 2i + "
+             "1; apo_zero_unpaired with 0, without mismatched ones"},
     {OPTION("beta", NUMBER, struct kto_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
      .help = "factor of the gain over the reference"},
     {OPTION("desirable_weight", NUMBER, struct kto_settings, desirable), .minimum = 1e-6, .maximum = 1e6,
      .initial = 1, .help = "weight of a desirable sequence's cost"},
     {OPTION("undesirable_weight", NUMBER, struct kto_settings, undesirable), .minimum = 1e-6, .maximum = 1e6,
-     .initial = 1, .help = "weight of any other sequence's cost"},
+     .initial = 1, .help = "weight of an undesirable sequence's cost"},
     {0}};
 
 static void kto_set(struct objective_terms *terms, const void *of_objective)
@@ -317,21 +317,19 @@ static bool kto_check(const void *of_objective, size_t sequences, size_t micro_b
     if (sequences % 2) {
         return status_set(
             status, STATUS_BAD_INPUT,
-            "kto needs sequences 2i and with each, as 2i + 1, its prompt with another's completion, by "
-            "which it estimates the divergence; the batch has %zu; use an even number, or kind "
-            "\"apo_zero_unpaired\"",
+            "kto estimates the divergence from pairs: sequence 2i + 1 has the prompt of 2i and another completion; "
+            "the batch has %zu sequences; use an even number, or kind \"apo_zero_unpaired\"",
             sequences);
     }
-    return micro_batches == 1 ||
-           status_set(status, STATUS_BAD_INPUT,
-                      "kto would estimate the divergence of each of %zu micro-batches by itself; use one, or kind "
-                      "\"apo_zero_unpaired\"",
-                      micro_batches);
+    return micro_batches == 1 || status_set(status, STATUS_BAD_INPUT,
+                                            "kto would estimate the divergence separately in each of %zu "
+                                            "micro-batches; use one, or kind \"apo_zero_unpaired\"",
+                                            micro_batches);
 }
 
 static const struct objective kto = {
     .name = "kto",
-    .summary = "value of desirable and undesirable sequences, each by itself",
+    .summary = "value of desirable and undesirable sequences, without pairs",
     .source = "Ethayarajh et al. 2024, arXiv 2402.01306",
     .options = {kto_options, sizeof(struct kto_settings)},
     .terms = {.required = BATCH_REFERENCE | BATCH_DESIRABLE},
@@ -352,12 +350,12 @@ struct grpo_settings {
 static const struct option grpo_options[] = {
     {OPTION("normaliser", CHOICE, struct grpo_settings, normaliser), .initial = BY_DAPO,
      .choices = OPTION_CHOICES("dapo", "grpo", "bnpo", "dr_grpo", "luspo"),
-     .help = "divisor of the tokens' costs: their number in the step; their number in the sequence, and "
-             "that of sequences; their number in the one micro-batch; sequences times length; sequences"},
+     .help = "divisor of the tokens' costs: number of tokens in the step; in the sequence, times the number of "
+             "sequences; in the single micro-batch; sequences times length; sequences"},
     {OPTION("policy", CHOICE, struct grpo_settings, policy), .initial = POLICY_CLIP,
      .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce", "gspo_token"),
-     .help = "cost of a token by its ratio to the policy that sampled it; gspo and gspo_token take the "
-             "sequence's, gspo_token with each token's own advantage in its gradient"},
+     .help = "cost of a token by its ratio to the sampling policy; gspo and gspo_token use the sequence's ratio, "
+             "gspo_token with each token's own advantage in its gradient"},
     {OPTION("clip_low", NUMBER, struct grpo_settings, clip.low), .maximum = 1, .initial = CLIP,
      .help =
          "with a negative advantage ratios below 1 - clip_low have no gradient, under clip, gspo and gspo_token"},
@@ -365,39 +363,40 @@ static const struct option grpo_options[] = {
      .help =
          "with a positive advantage ratios above 1 + clip_high have no gradient, under clip, gspo and gspo_token"},
     {OPTION("dual", NUMBER, struct grpo_settings, clip.dual), .maximum = 1e6,
-     .help = "with a negative advantage ratios above it have no gradient, under clip, gspo and gspo_token; 0: all "
-             "have"},
+     .help = "with a negative advantage, largest ratio that has a gradient, under clip, gspo and gspo_token; 0: no "
+             "limit"},
     {OPTION("ratio_max", NUMBER, struct grpo_settings, ratio_max), .maximum = 1e6, .initial = RATIO_MAX,
      .help = "largest factor under cispo"},
     {OPTION("temperature", NUMBER, struct grpo_settings, temperature), .minimum = 1e-6, .maximum = 1e6,
      .initial = TEMPERATURE, .help = "temperature of sapo's sigmoid, with a positive advantage"},
     {OPTION("temperature_negative", NUMBER, struct grpo_settings, temperature_negative), .minimum = 1e-6,
-     .maximum = 1e6, .initial = TEMPERATURE_NEGATIVE, .help = "temperature of sapo's sigmoid, with any other"},
+     .maximum = 1e6, .initial = TEMPERATURE_NEGATIVE,
+     .help = "temperature of sapo's sigmoid, with another advantage"},
     {OPTION("beta", NUMBER, struct grpo_settings, beta), .maximum = 1e6,
      .help = "factor of the divergence from the reference; 0: no reference is read"},
     {OPTION("estimator", CHOICE, struct grpo_settings, estimate), .choices = OPTION_CHOICES("k3", "k2", "k1"),
      .help = "estimator of that divergence: exp(q - l) - (q - l) - 1, (l - q)^2 / 2, l - q, l a token's log-prob "
              "and q the reference's"},
     {OPTION("importance", CHOICE, struct grpo_settings, importance), .choices = OPTION_CHOICES("off", "on"),
-     .help = "whether that divergence is weighted by the token's ratio"},
+     .help = "weight that divergence by the token's ratio"},
     {OPTION("sampling", CHOICE, struct grpo_settings, sampling),
      .choices = OPTION_CHOICES("off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
-     .help = "how old_logprobs over sampling_logprobs, those of the engine that sampled, weigh a token's cost but "
-             "its divergence: each token's ratio or its sequence's, cut to bounds or 0 beyond them"},
+     .help = "weight of a token's cost (except its divergence) by the ratio of old_logprobs to sampling_logprobs, "
+             "the sampling engine's: the token's ratio or its sequence's, clipped to bounds or 0 beyond them"},
     {OPTION("sampling_min", NUMBER, struct grpo_settings, sampling_min), .maximum = 1e6,
      .help = "smallest such ratio; 0: no bound"},
     {OPTION("sampling_max", NUMBER, struct grpo_settings, sampling_max), .maximum = 1e6, .initial = SAMPLING_MAX,
      .help = "largest such ratio; 0: no bound"},
     {OPTION("mask_groups", COUNT, struct grpo_settings, masked_group), .maximum = OPTION_COUNT_MAX,
-     .help = "sequences of a group: one whose advantages are all 0, for its rewards are equal, counts neither in "
-             "the loss nor in what that is divided by; 0: all count"},
+     .help = "sequences per group; groups whose advantages are all 0, because their rewards are equal, are left "
+             "out of the loss and its divisor; 0: keep all"},
     {OPTION("length", COUNT, struct grpo_settings, length), .maximum = OPTION_COUNT_MAX,
-     .help = "tokens of a completion that normaliser dr_grpo divides by, a constant of the run"},
+     .help = "tokens per completion, the constant divisor of normaliser dr_grpo"},
     {OPTION("entropy_bonus", NUMBER, struct grpo_settings, entropy_bonus), .maximum = 1e6, .unsaid = true,
      .help = "weight of the tokens' mean entropy, subtracted from the loss under every normaliser"},
     {OPTION("entropy", CHOICE, struct grpo_settings, entropy), .choices = OPTION_CHOICES("off", "on"),
      .unsaid = true,
-     .help = "whether steps report the tokens' mean entropy without a bonus; costs one more pass over the logits"},
+     .help = "report the tokens' mean entropy without a bonus; costs one more pass over the logits"},
     {OPTION_Z_LOSS(struct grpo_settings)},
     {0}};
 
@@ -460,21 +459,20 @@ static const char *grpo_effectless(const struct grpo_settings *settings)
     bool bounds = settings->sampling_min > 0 || settings->sampling_max != SAMPLING_MAX;
     bool cools = settings->temperature != TEMPERATURE || settings->temperature_negative != TEMPERATURE_NEGATIVE;
     if (!clips && (clip->low != CLIP || clip->high != CLIP || clip->dual > 0))
-        return "bound (clip_low, clip_high, dual) goes with policy \"clip\", \"gspo\" or \"gspo_token\"";
+        return "bound (clip_low, clip_high, dual) requires policy \"clip\", \"gspo\" or \"gspo_token\"";
     if (settings->policy != POLICY_CISPO && settings->ratio_max != RATIO_MAX)
-        return "ratio_max goes with policy \"cispo\" alone";
+        return "ratio_max requires policy \"cispo\"";
     if (settings->policy != POLICY_SAPO && cools)
-        return "temperature, of either sign, goes with policy \"sapo\" alone";
+        return "temperature, of either sign, requires policy \"sapo\"";
     if (settings->beta == 0 && settings->estimate)
-        return "estimator is of what beta is the factor of, and beta is 0";
+        return "estimator requires beta > 0";
     if (settings->sampling == SAMPLING_OFF && bounds)
-        return "bound (sampling_min, sampling_max) goes with sampling, which is off";
+        return "bound (sampling_min, sampling_max) requires sampling";
     if (settings->entropy && settings->entropy_bonus > 0)
         return "entropy is told with entropy_bonus, too";
     if (settings->beta == 0 && settings->importance)
-        return "importance weighs what beta is the factor of, and beta is 0";
-    return settings->normaliser != BY_DR_GRPO && settings->length ? "length goes with normaliser \"dr_grpo\" alone"
-                                                                  : NULL;
+        return "importance requires beta > 0";
+    return settings->normaliser != BY_DR_GRPO && settings->length ? "length requires normaliser \"dr_grpo\"" : NULL;
 }
 
 static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
@@ -482,8 +480,7 @@ static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_
     const struct grpo_settings *settings = of_objective;
     if (settings->masked_group && sequences % settings->masked_group) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "grpo's mask_groups says that %zu sequences are a group, and the batch has %zu; use a "
-                          "multiple",
+                          "grpo's mask_groups is %zu, but the batch has %zu sequences; use a multiple",
                           settings->masked_group, sequences);
     }
     if (settings->sampling_max > 0 && settings->sampling_min > settings->sampling_max) {
@@ -511,8 +508,8 @@ static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_
     }
     if (of_sequences(settings->policy) && settings->beta > 0 && settings->importance) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "grpo's importance weighs the divergence by a token's ratio, of which policy \"%s\" has "
-                          "none; leave it off, or use policy \"clip\"",
+                          "grpo's importance needs ratios of tokens, and policy \"%s\" has none; leave it off, or "
+                          "use policy \"clip\"",
                           grpo_options[1].choices[settings->policy]);
     }
     return true;
@@ -520,7 +517,7 @@ static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_
 
 static const struct objective grpo = {
     .name = "grpo",
-    .summary = "policy gradient by advantages of sampled sequences, with bounds on the ratio",
+    .summary = "policy gradient by advantages of sampled sequences, with a bounded ratio",
     .source = "Shao et al. 2024, arXiv 2402.03300",
     .options = {grpo_options, sizeof(struct grpo_settings)},
     .set = grpo_set,

@@ -12,13 +12,13 @@ struct block_options {
 #define OPTIONS_BLOCKS                                                                                             \
     OPTIONS_ADAMW(1e-5, 0.01, MASTER_KEPT),                                                                        \
         {OPTION("interval", COUNT, struct block_options, interval), .minimum = 1, .maximum = OPTION_COUNT_MAX,     \
-         .initial = 100, .help = "updates of a layer before the next one's turn"},                                 \
+         .initial = 100, .help = "updates of a layer before the next one becomes active"},                         \
         {OPTION("order", CHOICE, struct block_options, order),                                                     \
          .choices = OPTION_CHOICES("ascending", "descending", "random"),                                           \
-         .help = "order in which layers become active; random: anew in every round, each layer once"},             \
+         .help = "order in which layers become active; random: a new order in every round over the layers"},       \
     {                                                                                                              \
-        OPTION("lowest", COUNT, struct block_options, lowest),                                                     \
-            .maximum = OPTION_COUNT_MAX, .help = "layer, from 0, below which none has a turn"                      \
+        OPTION("lowest", COUNT, struct block_options, lowest), .maximum = OPTION_COUNT_MAX,                        \
+                                                               .help = "lowest layer that becomes active, from 0"  \
     }
 
 // Hooks of struct optimizer. Checks that the model has the lowest layer, and adamw's options.

@@ -23,8 +23,8 @@ static const struct option rows[] = {
     {OPTION_FORM(struct adamw_options, ADAM_BITSANDBYTES)},
     {OPTION("embedding_state", CHOICE, struct adam8bit_options, embedding_state),
      .choices = OPTION_CHOICES("f32", "8bit"),
-     .help = "dtype of the moments of the embedding and of a head tied to it: f32 (f64 in f64), as transformers' "
-             "Trainer has bitsandbytes keep them, or 8 bits, like those of all other matrices"},
+     .help = "dtype of the moments of the embedding and a tied head: f32 (f64 in f64), as with bitsandbytes in "
+             "transformers' Trainer, or 8 bits, as for all other matrices"},
     {OPTION_ROUND(struct adamw_options)},
     {OPTION_SEED(struct adamw_options)},
     {OPTION_WHEN(struct adamw_options, UPDATE_AT_END)},
@@ -78,8 +78,8 @@ static void update(struct trainer *trainer, struct parameter *p)
 
 const struct optimizer optimizer_adam8bit = {
     .name = "adam8bit",
-    .summary = "AdamW with moments in 8 bits, in blocks",
-    .source = "Dettmers et al. 2022, arXiv 2110.02861, as bitsandbytes has it",
+    .summary = "AdamW with 8-bit moments, in blocks",
+    .source = "Dettmers et al. 2022, arXiv 2110.02861, as in bitsandbytes",
     .options = {rows, sizeof(struct adam8bit_options)},
     .by_element = true,
     .state = state,

@@ -18,7 +18,7 @@ struct bread_options {
     {                                                                                                              \
         OPTION("expand", CHOICE, struct bread_options, expand),                                                    \
             .choices = OPTION_CHOICES("all", "above"),                                                             \
-            .help = "the other layers that move: all, or those above the active one, with which a backward pass "  \
+            .help = "other layers that are updated: all, or those above the active one, where the backward pass "  \
                     "then ends"                                                                                    \
     }
 

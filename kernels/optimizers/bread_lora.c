@@ -18,10 +18,10 @@ struct bread_lora_options {
 static const struct option rows[] = {
     OPTIONS_BREAD,
     {OPTION("ratio", NUMBER, struct bread_lora_options, ratio), .maximum = 1e9, .initial = 1,
-     .help = "the rate of LoRA's B over that of A; 16: BREAD-LoRA+"},
+     .help = "ratio of the rates of LoRA's B and A; 16: BREAD-LoRA+"},
     {OPTION("factor_state", CHOICE, struct bread_lora_options, factor_state),
      .choices = OPTION_CHOICES("keep", "reset"),
-     .help = "the state of LoRA's factors stays when the turn changes, or is zero"},
+     .help = "state of LoRA's factors when the active layer changes: kept, or reset to zero"},
     {0}};
 
 static struct role role(const struct trainer *trainer, const struct parameter *p)
@@ -65,7 +65,7 @@ static void update(struct trainer *trainer, struct parameter *p)
 
 const struct optimizer optimizer_bread_lora = {
     .name = "bread-lora",
-    .summary = "block coordinate descent, and AdamW on LoRA's factors of the other layers",
+    .summary = "block coordinate descent, with AdamW on the other layers' LoRA factors",
     .source = "Luo et al. 2025 (BREAD), NeurIPS 2025",
     .options = {rows, sizeof(struct bread_lora_options)},
     .lora = LORA_BESIDE,

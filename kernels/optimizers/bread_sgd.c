@@ -13,7 +13,7 @@ struct bread_sgd_options {
 static const struct option rows[] = {OPTIONS_BREAD,
                                      {OPTION("ratio", NUMBER, struct bread_sgd_options, ratio), .maximum = 1e9,
                                       .initial = 5,
-                                      .help = "the rate of the other layers' SGD over that of the active layer"},
+                                      .help = "ratio of the rates of the other layers' SGD and the active layer"},
                                      {OPTION_WHEN(struct adamw_options, UPDATE_IN_BACKWARD)},
                                      {0}};
 
@@ -51,7 +51,7 @@ static void update(struct trainer *trainer, struct parameter *p)
 
 const struct optimizer optimizer_bread_sgd = {
     .name = "bread-sgd",
-    .summary = "block coordinate descent, and SGD on the other layers within the walk",
+    .summary = "block coordinate descent, with SGD on the other layers within the backward pass",
     .source = "Luo et al. 2025 (BREAD), NeurIPS 2025",
     .options = {rows, sizeof(struct bread_sgd_options)},
     .lora = LORA_NEVER,

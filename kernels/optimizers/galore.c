@@ -153,7 +153,7 @@ static void update(struct trainer *trainer, struct parameter *p)
 
 const struct optimizer optimizer_galore = {
     .name = "galore",
-    .summary = "Adam on gradients projected to the few directions that they vary along most",
+    .summary = "Adam on gradients projected to their leading singular directions",
     .source = "Zhao et al. 2024, arXiv 2403.03507",
     .options = {rows, sizeof(struct galore_options)},
     .lora = LORA_NEVER,

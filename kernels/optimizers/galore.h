@@ -23,18 +23,18 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
         {OPTION_EPSILON(struct adamw_options)}, {OPTION_FORM(struct adamw_options, ADAM_HF)},                      \
         {OPTION("state", CHOICE, struct adamw_options, state),                                                     \
          .choices = OPTION_CHOICES("gradient", "f32", "bf16", "8bit"),                                             \
-         .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), bf16 in bf16, or 8 bits "   \
-                 "as adam8bit's, the embedding's too"},                                                            \
+         .help = "dtype of the moments: the gradient's accumulator dtype, f32 (f64 in f64), bf16 in bf16, or 8 "   \
+                 "bits as in adam8bit, also for the embedding"},                                                   \
         {OPTION("rank", COUNT, struct galore_options, rank), .minimum = 1, .maximum = OPTION_COUNT_MAX,            \
-         .initial = 128, .help = "directions of a matrix's shorter side; all of them where it is no longer"},      \
+         .initial = 128, .help = "directions kept of a matrix's shorter side, at most all"},                       \
         {OPTION("interval", COUNT, struct galore_options, interval), .minimum = 1, .maximum = OPTION_COUNT_MAX,    \
-         .initial = 200, .help = "updates along the same directions; a plan is of the first, which finds them"},   \
+         .initial = 200,                                                                                           \
+         .help = "updates between computations of the directions; a plan covers the first, which computes them"},  \
         {OPTION("scale", NUMBER, struct galore_options, scale), .maximum = 1e6, .initial = 0.25,                   \
          .help = "factor of the rate for projected matrices"},                                                     \
         {OPTION("sums", CHOICE, struct galore_options, sums), .choices = OPTION_CHOICES("whole", "projected"),     \
-         .help =                                                                                                   \
-             "sum of a matrix's gradient over the schedule: whole; or projected at once, and whole in the one "    \
-             "update that finds its directions, in which no other matrix's are found"},                            \
+         .help = "sum of a matrix's gradient: whole; or projected, and whole only in the update that computes "    \
+                 "its directions, one matrix per update"},                                                         \
         {OPTION_ROUND(struct adamw_options)}, {OPTION_SEED(struct adamw_options)},                                 \
     {                                                                                                              \
         OPTION_WHEN(struct adamw_options, UPDATE_AT_END)                                                           \

@@ -21,9 +21,9 @@ struct natural_galore_options {
 static const struct option rows[] = {
     OPTIONS_GALORE,
     {OPTION("history", COUNT, struct natural_galore_options, history), .minimum = 1, .maximum = HISTORY_MAX,
-     .initial = 20, .help = "projected gradients that are kept, this update's among them"},
+     .initial = 20, .help = "number of projected gradients kept, including the current one"},
     {OPTION("damping", NUMBER, struct natural_galore_options, damping), .minimum = 1e-12, .maximum = 1e6,
-     .initial = 1e-3, .help = "lambda, which the Fisher matrix begins with"},
+     .initial = 1e-3, .help = "lambda, the damping of the Fisher matrix"},
     {0}};
 
 // After the moments.
@@ -100,7 +100,7 @@ static void update(struct trainer *trainer, struct parameter *p)
 
 const struct optimizer optimizer_natural_galore = {
     .name = "natural-galore",
-    .summary = "GaLore along natural gradients, of a history of projected ones",
+    .summary = "GaLore along natural gradients, from a history of projected gradients",
     .source = "Das 2024, arXiv 2410.16029",
     .options = {rows, sizeof(struct natural_galore_options)},
     .lora = LORA_NEVER,

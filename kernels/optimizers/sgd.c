@@ -13,7 +13,7 @@ static const struct option rows[] = {{OPTION_RATE(struct sgd_options, 1e-2)},
                                      {OPTION_DECAY(struct sgd_options, 0)},
                                      {OPTION("coupling", CHOICE, struct sgd_options, coupling),
                                       .choices = OPTION_CHOICES("coupled", "decoupled"),
-                                      .help = "decay is a part of the gradient, or of the step alone"},
+                                      .help = "decay as a part of the gradient, or of the step alone"},
                                      {OPTION("momentum", NUMBER, struct sgd_options, momentum),
                                       .maximum = 0.9999999, .help = "decay of the sum of gradients; 0: no state"},
                                      {OPTION_STATE(struct sgd_options)},
@@ -31,12 +31,10 @@ static bool check(const void *of_optimizer, const struct config *config, enum dt
     (void)config;
     if (options->momentum == 0 && options->state != STATE_AS_GRADIENT) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "state is of the momentum, and there is none; leave it out, or give \"momentum\"");
+                          "state requires momentum > 0; leave it out, or give \"momentum\"");
     }
-    if (options->decay == 0 && options->coupling == DECOUPLED) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "coupling is of the decay, and there is none; leave it out, or give \"decay\"");
-    }
+    if (options->decay == 0 && options->coupling == DECOUPLED)
+        return status_set(status, STATUS_BAD_INPUT, "coupling requires decay > 0; leave it out, or give \"decay\"");
     return state_check(options->state, dtype, status);
 }
 
@@ -63,7 +61,7 @@ static void update(struct trainer *trainer, struct parameter *p)
 
 const struct optimizer optimizer_sgd = {
     .name = "sgd",
-    .summary = "stochastic gradient descent, with momentum if it is asked for",
+    .summary = "stochastic gradient descent, with optional momentum",
     .source = "Sutskever et al. 2013, as torch.optim.SGD",
     .options = {rows, sizeof(struct sgd_options)},
     .by_element = true,

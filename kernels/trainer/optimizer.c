@@ -34,14 +34,12 @@ bool optimizer_check(const struct optimizer *optimizer, const void *options, con
     if (rounds && dtype != DTYPE_BF16)
         return status_set(
             status, STATUS_BAD_INPUT,
-            "round \"stochastic\" is of weights in bf16: in %s no step is rounded away; leave it out, "
-            "or take dtype \"bf16\"",
+            "round \"stochastic\" requires weights in bf16, not %s; leave it out, or use dtype \"bf16\"",
             dtype_name(dtype));
     bool draws = rounds || options_choice(&optimizer->options, options, "order", ORDER_ASCENDING) == ORDER_RANDOM ||
                  options_choice(&optimizer->options, options, "sums", SUMS_WHOLE) == SUMS_PROJECTED;
     if (!draws && options_count(&optimizer->options, options, "seed", OPTIMIZER_SEED) != OPTIMIZER_SEED)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "seed is of random numbers, and with these options none are drawn; leave it out");
+        return status_set(status, STATUS_BAD_INPUT, "these options draw no random numbers; leave seed out");
     return !optimizer->check || optimizer->check(options, config, dtype, status);
 }
 

@@ -5,7 +5,8 @@
 bool state_check(int state, enum dtype dtype, struct status *status)
 {
     return state != STATE_BF16 || dtype == DTYPE_BF16 ||
-           status_set(status, STATUS_BAD_INPUT, "state \"bf16\" is of a model in bf16; leave it out, or \"f32\"");
+           status_set(status, STATUS_BAD_INPUT,
+                      "state \"bf16\" requires a model in bf16; leave it out, or \"f32\"");
 }
 
 struct tensor state_shape(size_t rows, size_t cols, enum dtype dtype)

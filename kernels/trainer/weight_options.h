@@ -39,22 +39,23 @@ struct weight_options {
 #define OPTION_FORM(options, standard)                                                                             \
     OPTION("form", CHOICE, options, form),                                                                         \
         .initial = (standard), .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),                           \
-        .help = "library whose order of decay and epsilon are taken (kernels/device/update.h)"
+        .help = "library whose treatment of decay and epsilon is used (kernels/device/update.h)"
 #define OPTION_STATE(options)                                                                                      \
     OPTION("state", CHOICE, options, state),                                                                       \
         .choices = OPTION_CHOICES("gradient", "f32", "bf16"),                                                      \
-        .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), or bf16 in bf16"
+        .help = "dtype of the moments: the gradient's accumulator dtype, f32 (f64 in f64), or bf16 in bf16"
 #define OPTION_ROUND(options)                                                                                      \
     OPTION("round", CHOICE, options, weights.round), .choices = OPTION_CHOICES("nearest", "stochastic"),           \
                                                      .help = "rounding of new weights in bf16"
 #define OPTION_MASTER(options, standard)                                                                           \
     OPTION("master", CHOICE, options, weights.master),                                                             \
         .initial = (standard), .choices = OPTION_CHOICES("none", "f32"),                                           \
-        .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"
+        .help = "weights to update: the model's, or a master copy in f32 (f64 in f64) from which they are rounded"
 #define OPTION_WHEN(options, standard)                                                                             \
     OPTION("when", CHOICE, options, weights.when),                                                                 \
         .initial = (standard), .choices = OPTION_CHOICES("end", "backward"),                                       \
-        .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"
+        .help = "time of a unit's update: after the backward pass, or within it as soon as its gradient is "       \
+                "complete, which is then freed"
 #define OPTION_SEED(options)                                                                                       \
     OPTION("seed", COUNT, options, weights.seed), .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED,          \
                                                   .help = "seed of the optimizer's random numbers"

@@ -21,7 +21,7 @@ struct chunk_options {
     {                                                                                                              \
         .name = "inner", .type = OPTION_CHOICE, .offset = offsetof(options, inner), .initial = INNER_NONE,         \
         .choices = OPTION_CHOICES("none", "checkpoint"),                                                           \
-        .help = "inside a chunk: keep every cell's activations, or its input alone", .nth = option_nth_choice      \
+        .help = "inside a chunk, keep every cell's activations, or only its input", .nth = option_nth_choice       \
     }
 
 // Outputs of a chunk in the first pass besides its layers' keys and values: the highest layer's output; or the

@@ -20,7 +20,7 @@ enum chunk_offload {
     {                                                                                                              \
         .name = "offload", .type = OPTION_CHOICE, .offset = offsetof(options, offload),                            \
         .choices = OPTION_CHOICES(__VA_ARGS__),                                                                    \
-        .help = "offload to the host: layers' inputs until they are rebuilt (checkpoint, streambp); the "          \
-                "gradient of the layer above, too (streambp); keys, values and their gradients (seco, spaco)",     \
+        .help = "offload to the host: layers' inputs (checkpoint, streambp), also the gradient of the layer "      \
+                "above (streambp); keys, values and their gradients (seco, spaco)",                                \
         .nth = option_nth_choice                                                                                   \
     }

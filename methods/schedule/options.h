@@ -28,7 +28,7 @@ bool option_nth_block(const struct option *option, void *value, size_t index, si
     {                                                                                                              \
         .name = "keep", .type = OPTION_CHOICE, .offset = offsetof(options, keep), .initial = KEEP_LEAN,            \
         .choices = OPTION_CHOICES("lean", "all"),                                                                  \
-        .help = "activations that a cell keeps: lean rebuilds norms and SwiGLU's product, all keeps them as "      \
+        .help = "activations that a cell keeps: lean recomputes norms and SwiGLU's product, all keeps them as "    \
                 "autograd does",                                                                                   \
         .nth = option_nth_choice, .ascending = true                                                                \
     }

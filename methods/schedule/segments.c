@@ -18,8 +18,8 @@ bool segments_check(const struct segment_options *options, size_t layers, struct
         }
         if (i > 0 && starts->items[i] <= starts->items[i - 1]) {
             return status_set(status, STATUS_BAD_INPUT,
-                              "segment_starts: %u comes after %u; give them in order, each once", starts->items[i],
-                              starts->items[i - 1]);
+                              "segment_starts: %u follows %u; give them in ascending order, each once",
+                              starts->items[i], starts->items[i - 1]);
         }
     }
     if (options->count > layers) {

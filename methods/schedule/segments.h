@@ -20,14 +20,14 @@ struct segment_options {
     {                                                                                                              \
         .name = "segments", .type = OPTION_COUNT, .offset = offsetof(options, segments.count), .minimum = 1,       \
         .maximum = SEGMENTS_MAX, .initial = 1,                                                                     \
-        .help = "runs of layers of which the forward keeps the inputs alone, at most one per layer; sized so "     \
-                "that least is kept",                                                                              \
+        .help = "number of segments, ranges of layers of which the forward keeps only the input; sized to "        \
+                "minimise the memory kept",                                                                        \
         .nth = option_nth_run                                                                                      \
     }
 #define OPTION_SEGMENT_STARTS(options)                                                                             \
     {                                                                                                              \
         .name = "segment_starts", .type = OPTION_LIST, .offset = offsetof(options, segments.starts),               \
-        .maximum = SEGMENTS_MAX - 1, .help = "the first layer of every segment, from 0, in place of their number"  \
+        .maximum = SEGMENTS_MAX - 1, .help = "first layer of every segment, from 0, instead of their number"       \
     }
 #define SEGMENTS_MAX 4096
 

@@ -9,9 +9,9 @@
 // Report of a step, besides the gradients, which are in the model's parameters. Zero it before the first step;
 // release with step_report_free after the last.
 struct step_report {
-    struct objective_sums sums; // see objective_sums_read
-    double ms,
-        host_launch_ms; // of the walk: until the device had done it, and until the host had asked for all of it
+    struct objective_sums sums;     // see objective_sums_read
+    double ms;                      // until the device finished the schedule
+    double host_launch_ms;          // until the host had launched all of it
     struct index_list drawn_chunks; // that were drawn, left to right
 };
 

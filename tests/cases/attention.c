@@ -166,7 +166,7 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
     return a;
 }
 
-// Of a case: whether scores are few enough.
+// Whether a case has few enough scores.
 static bool is_left_out(struct cases *c, struct attention_shape s)
 {
     return case_is_too_large(c, (double)(s.batch * s.heads * s.queries) * (double)(s.start + s.queries));
@@ -239,7 +239,7 @@ static void make_gradients(struct cases *c, struct attention *a, enum write writ
             a->grad_v[i]->values[j] = dtype_round(a->grad_v[i]->values[j], dtype);
         }
     }
-    // What the backward finds of the forward is exact but for the rounding of the dtypes.
+    // The backward's inputs from the forward are exact but for the dtypes' rounding.
     struct operand *inputs[] = {a->q, a->k, a->v};
     for (size_t i = 0; i < 3; i++)
         for (size_t j = 0; j < tensor_count(inputs[i]->tensor); j++)

@@ -99,7 +99,7 @@ void attention_forward_reference(const struct attention *a, double *o, double *l
     }
 }
 
-// Of all rows of q: grad_q, and what the keys' gradients need, the logsumexp of the scores and delta = dO * O.
+// Computes grad_q of all rows, and for the keys' gradients the scores' logsumexp and delta = dO * O.
 static void grad_queries(const struct attention *a, double *grad_q, double *logsumexp, double *delta)
 {
     struct attention_shape s = a->s;
@@ -122,7 +122,7 @@ static void grad_queries(const struct attention *a, double *grad_q, double *logs
     }
 }
 
-// Of some keys of a sequence and a key head, from every query that sees them, first to last.
+// Gradients of some keys of a sequence and key head, from every query that sees them, first to last.
 static void grad_keys(const struct attention *a, size_t b, size_t g, struct keys keys, const double *logsumexp,
                       const double *delta, double *grad_k, double *grad_v)
 {

@@ -8,9 +8,9 @@ struct keys {
     size_t start, count;
 };
 
-// What a problem's queries do not see besides: a window's keys, and those of documents before; documents are so
-// long, but for the first of a sequence, which is shorter with every sequence, and, where the others continue it,
-// as long as the prefix. The last has no effect.
+// Masks beyond causality: a window, and documents. All documents have this length, except the first of a sequence,
+// which is shorter with every sequence, or, if the others continue it, as long as the prefix. The last has no
+// effect.
 struct masking {
     size_t window, document, prefix; // 0: none
 };

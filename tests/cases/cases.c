@@ -197,7 +197,7 @@ double *case_found(const struct operand *o)
 
 // ---- running
 
-// Where the device's memory is the host's, AddressSanitizer sees what is read around an operand.
+// On devices in host memory, AddressSanitizer sees reads around an operand.
 static void hide_surroundings(const struct cases *c, bool hidden)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -30,7 +30,7 @@ struct operand {
 };
 
 enum { CASE_OPERANDS_MAX = 100 };
-// What the largest case is divided by: the sanitizers take ten times as long.
+// Divisor of the largest case: the sanitizers take ten times as long.
 #ifdef __SANITIZE_ADDRESS__
 #define CASES_FEWER 10
 #else
@@ -72,7 +72,7 @@ void cases_run(struct cases *c, const char *operation);
 // The names of all operations, ending in NULL.
 const char *const *operation_names(void);
 
-// Whether a case of so many results is left out.
+// Whether a case with this number of results is left out.
 bool case_is_too_large(struct cases *c, double results);
 // Operands of the device's dtype: drawn from a normal distribution, by name and shape; NaN, to be written.
 struct operand *case_random(struct cases *c, size_t rows, size_t cols, double deviation, const char *name);
@@ -97,13 +97,13 @@ bool case_runs(struct cases *c, int pass);
 // expected value, relative to the largest of them and 1. Both 0: it is that value.
 void case_check(struct cases *c, struct operand *operand, double roundings, double growth, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-// What was found, in f64, to be freed.
+// The result in f64; the caller frees it.
 double *case_found(const struct operand *operand);
 // Fails the case unless the condition holds.
 void case_expect(struct cases *c, bool condition, const char *what);
 void case_end(struct cases *c);
 
-// The growth of a sum of so many terms of either sign.
+// Growth of a sum of this number of terms of either sign.
 static inline double case_growth(size_t terms)
 {
     return fmin(8 * sqrt((double)terms) + 64, 160);

@@ -58,7 +58,7 @@ void copy_cases(struct cases *c)
     }
 }
 
-// Of rows of one column and of many, at their ends and between them; all else stays.
+// Copies rows of one column and of many, at their ends and between them; all else stays.
 void copy_columns_cases(struct cases *c)
 {
     static const struct {

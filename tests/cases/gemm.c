@@ -66,7 +66,7 @@ void gemm_cases(struct cases *c)
     reference(to, &view, false, b, false, 1, 0);
     case_check(c, to, 1, case_growth(33), "of a view");
     case_end(c);
-    // Of no terms: c = beta * c, which beta = 0 does not read.
+    // With no terms c = beta * c, and beta = 0 does not read c.
     for (size_t variant = 0; variant < 8; variant++) {
         bool ta = variant & 1, tb = variant & 2;
         double beta = variant < 4 ? 0 : 0.5;

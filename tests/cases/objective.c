@@ -70,7 +70,7 @@ void log_prob_cases(struct cases *c)
     }
 }
 
-// What a row costs, said once more.
+// Independent formula of a row's cost.
 static double divergence_of(enum kl_estimate estimate, double gap)
 {
     return estimate == KL_K3 ? exp(gap) - gap - 1 : estimate == KL_K2 ? gap * gap / 2 : -gap;
@@ -297,7 +297,7 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-// What a pair costs by phi of the chosen and of the rejected sequence, said once more, and its slopes by these;
+// Independent formula of a pair's cost from phi of the chosen and of the rejected sequence, and of its slopes;
 // beta 0.4, e 0.1, gamma 0.3, tau 0.5.
 static double pair_of(enum pair_kind kind, double s, double other, double *slope, double *other_slope)
 {

@@ -4,7 +4,7 @@
 #include "tests/cases/cases.h"
 #include <string.h>
 
-// What of an update is the same whatever the optimizer.
+// Settings that all optimizers share.
 struct setting {
     enum dtype gradient, moment; // of the accumulators'
     bool master, stochastic;

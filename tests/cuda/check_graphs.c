@@ -23,8 +23,8 @@ static const struct card cards[] = {{"sm_80", 800, 166912, 108},   {"sm_90", 900
                                     {"sm_86", 860, 101376, 82},    {"sm_89", 890, 101376, 128},
                                     {"sm_100", 1000, 232448, 148}, {"sm_120", 1200, 101376, 170}};
 
-// What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk;
-// and keys that all queries see, as ranks of a ring pass them.
+// Calls of attention by schedules: a whole context, chunks with and without a prefix, a last shorter chunk, and
+// keys that all queries see, as ranks of a ring pass them.
 static const struct span {
     size_t queries, start, keys;
 } spans[] = {{512, 0, 0},

@@ -7,5 +7,5 @@
 extern cudaError_t emulator_last_error;
 extern thread_local int emulator_current; // card
 
-// What CUDA would refuse aborts with a message.
+// Calls that CUDA would refuse abort with a message.
 void emulator_require(bool condition, const char *what);

@@ -22,7 +22,7 @@ struct how {
     cublasOperation_t op_a, op_b;
 };
 
-// What an algorithm was chosen for; lies in cublasLtMatmulAlgo_t.
+// The problem that an algorithm was chosen for; lies in cublasLtMatmulAlgo_t.
 struct algorithm {
     uint64_t hash;
     uint32_t alignment[4];

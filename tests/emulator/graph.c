@@ -293,9 +293,9 @@ static bool is_result(const struct descriptor *graph, const struct descriptor *t
     return false;
 }
 
-// What an engine, which has several kernels, writes and reads again: its results, of which it keeps some for
-// the next kernel, products that are summed over heads, and a deterministic one's dS; everything else that is
-// virtual lives in registers. Its operands do not count.
+// Bytes that an engine of several kernels writes and reads again: results that the next kernel reads, products to
+// be summed over heads, and a deterministic engine's dS; other virtual tensors live in registers. Operands do not
+// count.
 static size_t stored_bytes(const struct descriptor *graph, bool deterministic)
 {
     size_t bytes = 0;

@@ -1,6 +1,6 @@
 // Graph: what a graph of cuDNN's backend API computes, operation by operation, every intermediate stored, in f64,
 // and rounded to bf16 where the graph says so. It shows what a graph means; whether cuDNN's engines agree only a
-// GPU can tell. What engines are known to require or to refuse is checked.
+// GPU can tell. It checks the known requirements of engines.
 #pragma once
 #include "tests/emulator/descriptor.h"
 

@@ -1,10 +1,9 @@
 // The CUDA runtime on the CPU, as far as kernels/cuda calls it: memory pools, streams and events; card.cpp has the
-// cards, which share one memory. What is asked for must be for the current one. The memory is out of the host's
-// reach but while a stream's work runs or one is eager, and what is asked for may name no other; it is NaN before
-// its first use and, in stream order, when it has been freed; every allocation has a fence behind it, which is
-// looked at then. A copy's memory must have been given, and not
-// taken back, in the order of streams. A
-// call that CUDA would refuse aborts with a message.
+// cards, which share one memory. Every call must be for the current card. The memory is out of the host's reach
+// except while a stream's work runs or one is eager, and a call may name no other; it is NaN before its first use
+// and, in stream order, after it has been freed; every allocation has a fence behind it, which is then checked. A
+// copy's memory must have been allocated, and not freed, in the order of streams. A call that CUDA would refuse
+// aborts with a message.
 #include "kernels/base/clock.h"
 #include "tests/emulator/card.h"
 #include "tests/emulator/stream.h"
@@ -96,7 +95,7 @@ struct CUmemPoolHandle_st {
 namespace
 {
 
-// What the stream is asked for next, if it can be done now.
+// Executes the stream's next operation, if it can run now.
 bool step(cudaStream_t stream)
 {
     const work next = stream->queue.front();
@@ -107,7 +106,7 @@ bool step(cudaStream_t stream)
     return done;
 }
 
-// What can be done now, of all streams but those that are drained.
+// Executes all operations that can run now, except in drained streams.
 void go_on()
 {
     for (cudaStream_t stream : all)
@@ -224,7 +223,7 @@ cudaError_t cudaFree(void *pointer)
 {
     emulator_require(!pointer, "cudaFree of memory: it waits for all streams");
     if (!card) {
-        // Of huge pages: changing the reach of small ones would take most of the time.
+        // Huge pages: changing the protection of small ones would take most of the time.
         void *memory =
             mmap(nullptr, CARD_BYTES + PAGE_BYTES, reach(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         emulator_require(memory != MAP_FAILED, "no room for the card's memory");
@@ -289,8 +288,8 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep)
     return cudaSuccess;
 }
 
-// The first hole that is large enough. What is freed may be given away at once, as by the real pool: in stream
-// order nothing uses it any more.
+// Takes the first hole that is large enough. Freed memory may be reused at once, as in the real pool: in stream
+// order no operation uses it any more.
 cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t stream)
 {
     size_t room = bytes > CARD_BYTES ? SIZE_MAX : (bytes + 1 + GRAIN - 1) / GRAIN * GRAIN;

@@ -147,7 +147,7 @@ static void by_own_kernels(struct device *device, bool own)
     device->deterministic = device->no_deterministic_attention = own;
 }
 
-// What own kernels move for the keys that no tile holds, but for the gradient of the queries that they write.
+// Bytes that own kernels move for keys outside tiles, except for the gradient of the queries that they write.
 static double moved_for_rest(struct device *device, struct attention_shape s)
 {
     double before = counted, bytes = 0;
@@ -244,7 +244,7 @@ static void test_glue_of_a_step(void **state)
 
 // ---- the same gradients
 
-// Of keys that are there `repeated` times, the sum.
+// Sums the gradients of keys that occur `repeated` times.
 static double *summed(const double *x, size_t rows, size_t kv_heads, size_t repeated, size_t head_dim)
 {
     double *sum = calloc(rows * kv_heads * head_dim, sizeof *sum);
@@ -516,8 +516,8 @@ static size_t blocks_of(const struct device *device, struct attention_shape s, s
     return blocks;
 }
 
-// On a card of a few multiprocessors ranges have no parts. What is moved beyond a forward over all keys at once is
-// what the plan says.
+// On a card of a few multiprocessors ranges have no parts. The plan counts the bytes beyond those of a forward
+// over all keys at once.
 static void test_ranges_of_keys(void **state)
 {
     (void)state;

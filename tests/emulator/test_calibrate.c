@@ -1,5 +1,5 @@
-// Calibration of a card: what the emulated one says of itself, shapes as large as there is time for, and a profile
-// that plans and trials take. Its times mean nothing.
+// Calibration of the emulated card: its properties, shapes as large as the time allows, and a profile that plans
+// and trials take. Its times mean nothing.
 #define _GNU_SOURCE // asprintf
 #include "harness/machine/rate_probe.h"
 #include "harness/profile/profile.h"

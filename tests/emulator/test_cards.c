@@ -1,5 +1,5 @@
-// Several cards, and what their sensors say: the emulated runtime with two cards, beside a library that stands in
-// for NVML (tests/emulator/nvml.c).
+// Several cards and their sensors: the emulated runtime with two cards, and a library that stands in for NVML
+// (tests/emulator/nvml.c).
 #define _GNU_SOURCE // environ, nftw
 #include "kernels/device/ops.h"
 #include "tests/fixture.h"
@@ -155,8 +155,8 @@ static void test_a_record_has_energy_and_clock(void **state)
         assert_int_equal(json_unpack(record, "{s:F, s:F, s:{s:F, s:F, s:F}}", "energy_j", &energy_j, "wall_s",
                                      &wall_s, "sm_clock_mhz", "min", &min, "median", &median, "max", &max),
                          0);
-        // Of a step; between two samples a little is done that belongs to neither. A slow machine takes fewer
-        // samples.
+        // Samples of a step; between two samples is a little work that belongs to neither. A slow machine takes
+        // fewer samples.
         size_t steps = json_array_size(json_object_get(record, "samples_ms"));
         if (steps * energy_j < 0.95 * 200 * samples_s || steps * energy_j > 200 * wall_s)
             fail_msg("%zu steps of %g s together at 200 W took %g J each", steps, samples_s, energy_j);

@@ -1,5 +1,5 @@
-// The emulated CUDA device as the program sees it: a step asks for everything and waits for its end alone, and a
-// record has what only this device can tell.
+// The emulated CUDA device in the program: a step launches all its operations and waits only for its end, and a
+// record has the fields of this device alone.
 #define _GNU_SOURCE // environ
 #include "kernels/cuda/workspace.h"
 #include "kernels/device/ops.h"
@@ -117,7 +117,7 @@ static void test_a_step_taken_apart(void **state)
     step_report_free(&report);
 }
 
-// Of a plan, the card that it is of.
+// The card of a plan.
 struct card {
     size_t multiprocessors, compute_capability;
 };
@@ -341,7 +341,7 @@ static void test_refused_gemm_algorithms(void **state)
     assert_non_null(strstr(status.message, path));
 }
 
-// What the pool keeps goes back before the device is out of memory.
+// The pool returns its memory before the device reports OOM.
 static void test_an_operation_without_memory(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void test_an_operation_without_memory(void **state)
             tensor_read(device, c, &found);
             assert_true(found == 4);
         } else {
-            assert_non_null(strstr(device->status.message, "no memory left for what runs an operation"));
+            assert_non_null(strstr(device->status.message, "no memory left for an operation's launch"));
         }
         tensor_free(device, &a);
         tensor_free(device, &c);

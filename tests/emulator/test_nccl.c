@@ -40,7 +40,7 @@ static void communicators_have_room(void **state)
     device_close(device);
 }
 
-// What goes while cards compute, behind what they computed before and ahead of what reads it.
+// Transfers run beside computation: after their inputs, and before their results are read.
 static void overlap_keeps_the_bits(void **state)
 {
     (void)state;

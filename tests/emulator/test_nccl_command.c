@@ -1,5 +1,4 @@
-// Ranks that have an emulated card each, as the program's user sees them: records, a fault of NCCL's in the midst
-// of a step, and what is missing.
+// Ranks with an emulated card each, in the program: records, a fault of NCCL within a step, and what is missing.
 #define _GNU_SOURCE // nftw
 #include "tests/program.h"
 
@@ -31,7 +30,7 @@ static void a_record_is_of_all_cards(void **state)
     assert_int_equal(run(scratch, "! ls -d nccl-* longbp-*"), 0);
 }
 
-// Of the first and of the last rank: the record has the reason, and no rank waits for the other.
+// A fault of the first or the last rank: the record has the reason, and no rank waits for the other.
 static void a_fault_ends_all_ranks(void **state)
 {
     struct scratch *scratch = *state;
@@ -45,7 +44,7 @@ static void a_fault_ends_all_ranks(void **state)
     }
 }
 
-// Where memory is refused what cards do is waited for, and it is not what another rank must come to.
+// A rank that is refused memory waits for its own cards only, and not for other ranks.
 static void a_fault_ends_the_wait_for_memory(void **state)
 {
     struct scratch *scratch = *state;

@@ -34,7 +34,7 @@ static void pinned_memory_is_kept(void **state)
     assert_int_equal(pinned_bytes(), 0);
 }
 
-// What is kept goes back before the driver refuses; then the reason names the key.
+// The pool returns its memory before the driver refuses; then the reason names the key.
 static void pinned_memory_may_be_refused(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void pinned_memory_may_be_refused(void **state)
     device_close(device);
 }
 
-// What keeps something on the host: of methods, and of what they train.
+// Keys and options that offload tensors to the host, of methods and of training.
 static const char *const kept[] = {
     "'method': {'name': 'checkpoint', 'offload': 'inputs'}",
     "'method': {'name': 'streambp', 'chunk': 16, 'offload': 'inputs+gradient'}",

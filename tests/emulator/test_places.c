@@ -78,8 +78,8 @@ static bool comes_back(struct device *device, size_t between)
 
 #define CONTEXT 9
 
-// What is kept on the host, by method. Inputs alone are read by nobody but what waited for the copy out; of keys
-// and values what goes out last is not read again, which tests/test_offload.c finds.
+// Offloaded tensors, by method. Only inputs have no other reader than their copy out; the last keys and values
+// that are copied out are not read again, which tests/test_offload.c finds.
 static const struct setting {
     const char *method, *options;
     enum queue not_of, not_for; // the wait that changes no gradient

@@ -22,7 +22,7 @@
 #define PARTS    ((size_t)19) // and ranks
 #define TEXT_MAX ((size_t)1 << 20)
 
-// What has been seen of a course: one folder of results, and those that went on from it.
+// Results of a course: one folder, and those that continued from it.
 struct course {
     size_t last; // folder: out-N in the scratch
     size_t ended_count, records;

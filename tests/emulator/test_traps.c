@@ -1,4 +1,4 @@
-// What the emulated CUDA runtime refuses: each mistake is made in a child process, which must die of it.
+// Refusals of the emulated CUDA runtime: each mistake is made in a child process, which must die of it.
 #include "tests/emulator/stream.h"
 #include <setjmp.h>
 #include <signal.h>

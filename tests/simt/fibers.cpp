@@ -22,7 +22,7 @@ struct fiber {
     state at;
 };
 
-// Where the lanes of a warp leave a value for each other.
+// Place where the lanes of a warp exchange values.
 struct meeting {
     uint32_t mask;
     int arrived;
@@ -81,8 +81,8 @@ char *all_stacks()
 
 void enter();
 
-// Where the current lane goes on. A stack that is new: below its top, which lies in another cache set than the next
-// one's, nothing to return to and where `swap` goes.
+// Stack on which the current lane continues. A new stack has below its top, which lies in another cache set than
+// the next one's, no return address and the address that `swap` jumps to.
 void *stack_of_current()
 {
     fiber &f = fibers[current];
@@ -240,7 +240,7 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*run)(const void *
 void ask(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes, void (*run)(const void *data),
          const void *data, size_t bytes)
 {
-    // What tests can't have 65,536 of, CUDA's limit, must not be in a dimension that has it.
+    // A dimension with CUDA's limit of 65,535 must not hold counts that tests cannot reach.
     if (grid.z > 1)
         fail("a grid of three dimensions; sequences and tokens belong into the first");
     if (!emulator_ask)

@@ -1,6 +1,6 @@
-// What the thread sanitizer knows of OpenMP: it finds a race of two threads, and none where a barrier, a loop's end
-// or a dynamic schedule's hand-over stands between them. With a runtime that it does not understand it would find
-// either everywhere or nowhere. canary race: exit code of the sanitizer; canary order: 0.
+// The thread sanitizer understands OpenMP: it finds a race of two threads, and none where a barrier, a loop's end
+// or a dynamic schedule's hand-over stands between them. With an unknown runtime it would find either everywhere
+// or nowhere. canary race: exit code of the sanitizer; canary order: 0.
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// What memcheck sees: a branch on what was never written, and none where all was. canary unwritten: memcheck's exit
-// code; canary written: 0.
+// Memcheck finds a branch on unwritten memory, and none on written memory. canary unwritten: memcheck's exit code;
+// canary written: 0.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

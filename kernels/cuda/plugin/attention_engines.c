@@ -72,12 +72,11 @@ struct attention_engines *attention_engines_of_card(size_t card, struct status *
 {
     size_t version = cudnnGetVersion();
     if (version < CUDNN_MIN) {
-        status_set(
-            status, STATUS_UNSUPPORTED,
-            "device cuda needs cuDNN 9.15.1 or later in bf16: before, attention's backward reads beyond the last "
-            "key; found %zu.%zu.%zu; the folder of a newer one, such as pip's nvidia-cudnn-cu13 brings, goes first "
-            "on LD_LIBRARY_PATH",
-            version / 10000, version / 100 % 100, version % 100);
+        status_set(status, STATUS_UNSUPPORTED,
+                   "device cuda needs cuDNN 9.15.1 or later in bf16 (in earlier ones attention's backward reads "
+                   "beyond the last key); found %zu.%zu.%zu; put the folder of a newer one, such as that of pip's "
+                   "nvidia-cudnn-cu13, first on LD_LIBRARY_PATH",
+                   version / 10000, version / 100 % 100, version % 100);
         return NULL;
     }
     struct attention_engines *engines = cards;

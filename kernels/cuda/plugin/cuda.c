@@ -127,7 +127,7 @@ bool cuda_make_room(struct device *device, int attempt)
 {
     give_back(device);
     return attempt == 0 || status_set(&device->status, STATUS_OOM,
-                                      "the device has no memory left for what runs an operation: %zu MiB are live",
+                                      "the device has no memory left for an operation's launch: %zu MiB are live",
                                       device->arena.live_bytes >> 20);
 }
 
@@ -332,7 +332,7 @@ static bool open(struct device *device, struct status *status)
     int pools = 0;
     CUDA_CHECK(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, (int)device->card));
     if (!pools) {
-        status_set(status, STATUS_UNSUPPORTED, "device cuda needs a driver with memory pools, which %s has not",
+        status_set(status, STATUS_UNSUPPORTED, "device cuda needs a driver with memory pools; %s has none",
                    card.name);
         close(device);
         return false;

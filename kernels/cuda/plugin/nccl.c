@@ -76,9 +76,10 @@ static bool load(struct functions *f, struct status *status)
     const char *named = getenv("LONGBP_NCCL"), *missing = NULL;
     void *library = dlopen(named && *named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        status_set(status, STATUS_UNSUPPORTED,
-                   "ranks of device cuda need NCCL: %s; install libnccl2, or let LONGBP_NCCL name its libnccl.so.2",
-                   dlerror());
+        status_set(
+            status, STATUS_UNSUPPORTED,
+            "ranks of device cuda need NCCL: %s; install libnccl2, or set LONGBP_NCCL to the path of libnccl.so.2",
+            dlerror());
         return false;
     }
 #define FIND(name)                                                                                                 \
@@ -87,7 +88,7 @@ static bool load(struct functions *f, struct status *status)
     FUNCTIONS(FIND)
 #undef FIND
     if (missing)
-        status_set(status, STATUS_UNSUPPORTED, "ranks of device cuda need a newer NCCL: it has no %s", missing);
+        status_set(status, STATUS_UNSUPPORTED, "ranks of device cuda need a newer NCCL, one with %s", missing);
     return !missing;
 }
 
