@@ -193,7 +193,7 @@ static void what_a_step_cannot_use_is_said(void **state)
         {"--context 9 --documents mean=0", "key \"mean\": expected a whole number of tokens >= 1"},
         {"--batch weightless --objective weighted-mean",
          "weightless: has no tensor \"weights\"; objective weighted-mean needs it"},
-        {"--batch zero --objective weighted-mean", "zero: weight 0"},
+        {"--batch zero --objective weighted-mean", "zero: all labelled positions have weight 0"},
         {"--batch batch --objective dpo", "batch: has no tensor \"reference_logprobs\"; objective dpo needs it"},
         {"--batch batch --objective grpo", "batch: has no tensor \"advantages\"; objective grpo needs it"},
         {"--context 8 --token-dtype u16", "--token-dtype u16 needs --tokens FILE"},

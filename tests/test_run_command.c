@@ -384,7 +384,7 @@ static void a_dry_run_says_what_it_would_take(void **state)
     assert_says(scratch, "out", " s of steps in 2 of them, predicted\n");
     assert_says(scratch, "err", "longbp: profile rtx-3090 describes a card, but trials run on the CPU");
     expect(scratch, "$L run spec.json --list --axis dtype=f32,bf16 --axis device=plan --profile rtx-3090", 0,
-           "longbp: profile rtx-3090 is of a card, but trials are planned as on the CPU");
+           "longbp: profile rtx-3090 describes a card, but trials are planned as on the CPU");
     assert_int_equal(line_count(scratch, "err"), 1);
     expect(scratch, "$L run spec.json --list --axis dtype=bf16 --axis device=plan --profile rtx-3090", 0, NULL);
     assert_int_equal(line_count(scratch, "err"), 0);
