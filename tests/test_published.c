@@ -18,7 +18,7 @@ static void bad_points_are_refused_with_the_line(void **state)
     } bad[] = {
         {"e-memory.csv", "method,context,peak_mib\n", "e-memory.csv:1: expected the source"},
         {"e-memory.csv", "# P\nmethod,contxt,peak_mib\n", "e-memory.csv:2: expected columns of"},
-        {"e-memory.csv", "# P\nmethod,context,seconds\n", ":2: another quantity"},
+        {"e-memory.csv", "# P\nmethod,context,seconds\n", ":2: the file's name gives another quantity"},
         {"e-memory.csv", "# P\nmethod,context,context,peak_mib\n",
          ":2: a column is given twice, found \"context\""},
         {"e-memory.csv", "# P\nmethod,context\n", ":2: expected the columns method"},
@@ -28,7 +28,7 @@ static void bad_points_are_refused_with_the_line(void **state)
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1.5,3\n", ":3: expected a whole number above 0"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,,3\n", ":3: expected a whole number above 0"},
         {"e-memory.csv", "# P\nmethod,context,batch,peak_mib\nseco,1,,3\n", ":3: expected a whole number above 0"},
-        {"e-memory.csv", "# P\nmethod,batch,seconds_per_sample\n", ":2: another quantity"},
+        {"e-memory.csv", "# P\nmethod,batch,seconds_per_sample\n", ":2: the file's name gives another quantity"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1\n", ":3: fewer fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,2,3\n", ":3: more fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\n", "e-memory.csv: no points"},
