@@ -323,8 +323,8 @@ static void bad_input_is_refused(void **state)
         const char *text, *says;
     } cases[] = {{"segments=4", "4 segments are more than the model's 3 layers"},
                  {"segment_starts=1,2", "the first of segment_starts is 0, the lowest layer; found 1"},
-                 {"segment_starts=0,2,1", "segment_starts: 1 follows 2"},
-                 {"segment_starts=0,1,1", "segment_starts: 1 follows 1"},
+                 {"segment_starts=0,2,1", "segment_starts: 1 follows 2; give them in ascending order, each once"},
+                 {"segment_starts=0,1,1", "segment_starts: 1 follows 1; give them in ascending order, each once"},
                  {"segment_starts=0,3", "segment_starts: there is no layer 3, they are 0 to 2"},
                  {"segment_starts=0,2 segments=2", "segments and segment_starts say the same; give one of them"},
                  {"segments=3", NULL},

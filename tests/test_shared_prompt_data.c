@@ -58,7 +58,9 @@ static void sequences_are_put_into_rows(void **state)
     struct batch_data data = sequences_of(4, 6, true);
     struct status status = {0};
     assert_false(shared_prompt_pack(&data, 4, "f", &status));
-    assert_string_equal(status.message, "f: ids[2, 0] is 7, but ids[0, 0] is 1: sequences 0 to 3 are one group");
+    assert_string_equal(status.message,
+                        "f: ids[2, 0] is 7, but ids[0, 0] is 1: sequences 0 to 3 are one group and must begin with "
+                        "the same prompt; set \"group\" to the number of sequences that share one");
     batch_data_free(&data);
 }
 
