@@ -36,7 +36,7 @@ static void those_that_come_with_the_program_are_read(void **state)
     assert_ptr_equal(interconnect_between(&profile.interconnect, 7, 8), &profile.interconnect.levels[1]);
     assert_true(profile_load(&profile, "rtx-3090", &status));
     assert_false(interconnect_reach(&profile.interconnect, 3, &status));
-    assert_string_equal(status.message, "interconnect rtx-3090 joins 2 ranks, but the trial has 3");
+    assert_non_null(strstr(status.message, "interconnect rtx-3090 joins 2 ranks, but the trial has 3"));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 
