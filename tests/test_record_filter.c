@@ -66,7 +66,7 @@ static void what_cannot_be_meant_is_refused(void **state)
     assert_refused(scratch, "$L report r.jsonl --where model=32K", "\"model\" is tiny there");
     assert_refused(scratch, "$L report r.jsonl --where method", "--where: expected KEY=VALUE");
     assert_refused(scratch, "$L report r.jsonl --where metod=seco", "--where: no field \"metod\"");
-    assert_refused(scratch, "$L report r.jsonl --where setting=full", "--where: \"setting\" is of a table");
+    assert_refused(scratch, "$L report r.jsonl --where setting=full", "--where: \"setting\" is a column of tables");
 }
 
 static void a_condition_is_no_value_of_a_list(void **state)
