@@ -463,9 +463,9 @@ static void torn_last_lines_are_refused(void **state)
                          scratch->folder) > 0);
     assert_int_equal(system(command), 0);
     free(command);
-    expect(scratch, "--deterministic base new", 2, "new:2: the last line is torn");
-    expect(scratch, "--deterministic new base", 2, "new:2: the last line is torn");
-    expect(scratch, "--by method base new", 2, "new:2: the last line is torn");
+    expect(scratch, "--deterministic base new", 2, "new:2: the last line is incomplete");
+    expect(scratch, "--deterministic new base", 2, "new:2: the last line is incomplete");
+    expect(scratch, "--by method base new", 2, "new:2: the last line is incomplete");
     expect(scratch, "--deterministic base unterminated", 0, "verdict: same"); // whole but for its newline
 }
 

@@ -335,7 +335,7 @@ static void where_a_steps_time_goes(void **state)
     text = reported(scratch, "other-time.csv", other, records);
     // launches, ms, of the step, GFLOP, GB, GFLOP/s, GB/s, of the roofline
     static const char *const words[] = {
-        "e, where a step's time goes: seco, chunk 4\nsmall, f32, cpu, batch 1, context 8\n",
+        "e, a step's time by category: seco, chunk 4\nsmall, f32, cpu, batch 1, context 8\n",
         "a step of 100.000 ms, taken apart beside the samples, whose median is 90.000 ms\n",
         "counted FLOPs at 1000 GFLOP/s and bytes at 1 GB/s",
         // The longest first, and below their category.
@@ -346,7 +346,7 @@ static void where_a_steps_time_goes(void **state)
     expect_words(text, words);
     free(text);
     assert_true(report(scratch, true, &text, &status));
-    static const char *const markdown[] = {"## e, where a step's time goes: seco, chunk 4\n",
+    static const char *const markdown[] = {"## e, a step's time by category: seco, chunk 4\n",
                                            "| head | 2 | 20.000 | 20.0 % |", NULL};
     expect_words(squeezed(text), markdown);
     free(text);

@@ -174,7 +174,7 @@ static void print_head(const struct category_report *report, const char *label, 
     json_decref(setting);
     fprintf(stream,
             report->format == TABLE_MARKDOWN ? "## %s, a step's time by category: %s\n\n%s\n\n"
-                                             : "%s, where a step's time goes: %s\n%s\n",
+                                             : "%s, a step's time by category: %s\n%s\n",
             record->experiment, label, described);
 }
 
