@@ -1,4 +1,4 @@
-// What searches found: a step's time against memory (advise), and the longest context against memory (frontier).
+// Figures of searches: a step's time against memory (advise), and the longest context against memory (frontier).
 #include "harness/plot/figure.h"
 #include "harness/spec/method_decode.h"
 #include "harness/table/trial_names.h"

@@ -26,7 +26,7 @@ struct parameter {
     bool transposed;     // an A of the embedding: [vocab, rank] here, [rank, vocab] in files
     const char *copy_of; // name of the parameter that it begins as a copy of; NULL: of none
     bool vector;         // a norm's gain or a bias: one dimension in files
-    // Of a projection that some files join with others (Phi-3): its module "self_attn.q_proj", the joined one's,
+    // A projection that some files join with others (Phi-3) has its module "self_attn.q_proj", the joined one's,
     // and its rows in that: the first, and those of all. NULL: it is never joined.
     const char *module, *joined;
     size_t joined_row, joined_rows;
