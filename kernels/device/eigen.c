@@ -146,6 +146,7 @@ bool eigen_inverse_column(double *gram, size_t count, double shift, size_t index
                           struct status *status)
 {
     double *start = calloc(eigen_scratch(count, count, count), sizeof *start);
+    CHECK(start);
     struct scratch scratch = scratch_of(start, count, count);
     scratch.gram = gram;
     bool found = find_vectors(&scratch, count, count, status);

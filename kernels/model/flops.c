@@ -56,6 +56,7 @@ static void next_layer(struct layer_flops *last, const struct config *c, size_t 
 {
     const struct mixer *mixer = config_mixer(c, layer);
     const struct mlp *mlp = config_mlp(c, layer);
+    CHECK(mixer && mlp);
     bool alike = last->mixer == mixer && (!mixer->alike || mixer->alike(c, layer, last->layer));
     double mixing = alike ? last->mixing : mixer->flops ? mixer->flops(c, layer, batch) : 0;
     double weights = last->mixer == mixer && last->mlp == mlp
