@@ -14,7 +14,7 @@ NVFLAGS   := '-gencode=arch=$(lastword $(CUDA_CODE)),code=[$(subst $(empty) ,$(c
              -Werror=all-warnings --expt-relaxed-constexpr
 # The base is linked into both sides: it has no state, but for host_memory.c, which is the program's.
 CUDA_BASE := $(filter-out $(addprefix kernels/,$(addprefix base/,host_memory.c plugin.c random.c xxhash.c) \
-             $(addprefix device/,attention.c eigen.c memo.c memory.c ops.c quantisation.c)),$(wildcard $(addprefix kernels/,base/*.c device/*.c measure/*.c))) \
+             $(addprefix device/,attention.c delta.c eigen.c memo.c memory.c ops.c quantisation.c)),$(wildcard $(addprefix kernels/,base/*.c device/*.c measure/*.c))) \
              kernels/cuda/workspace.c
 CUDA_C    := $(wildcard kernels/cuda/plugin/*.c)
 CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \

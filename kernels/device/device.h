@@ -132,6 +132,89 @@ static inline struct seen_keys attention_seen_keys(const struct attention_shape 
                         of->prefixes ? (uint32_t)of->prefixes[sequence] : 0);
 }
 
+// A run: tokens that follow one another, of `batch` sequences. Row t * batch + b is token t of sequence b, at
+// position start + t. What a recurrent layer keeps of the tokens before a run (a state, a convolution's last rows)
+// it has of the document that the run's first token is one of. With each document it begins: at 0, or, of documents
+// that continue a prefix, as `base`, which is what was behind the prefix's last token.
+struct run_shape {
+    size_t tokens, start, batch;
+    struct documents documents;
+};
+// One sequence of a run. starts: of the run's rows, on whichever side reads them; NULL: 0.
+struct run_sequence {
+    const int32_t *starts;
+    size_t tokens, start, batch, sequence, prefix;
+};
+HOST_DEVICE static inline struct run_sequence run_sequence_of(const struct run_shape *run, const void *starts,
+                                                              const void *prefixes, size_t sequence)
+{
+    struct run_sequence s = {(const int32_t *)starts, run->tokens, run->start, run->batch, sequence, 0};
+    s.prefix = prefixes ? (size_t)((const int32_t *)prefixes)[sequence] : 0;
+    return s;
+}
+// The position at which the document of token t begins.
+HOST_DEVICE static inline size_t run_document(const struct run_sequence *s, size_t t)
+{
+    return s->starts ? (size_t)s->starts[t * s->batch + s->sequence] : 0;
+}
+// The run's first token of that document.
+HOST_DEVICE static inline size_t run_first(const struct run_sequence *s, size_t t)
+{
+    size_t document = run_document(s, t);
+    return document > s->start ? document - s->start : 0;
+}
+// Of token t: whether a document begins with it, and one that continues the prefix; whether its document ends with
+// it, though the run does not, and whether the prefix does.
+HOST_DEVICE static inline bool run_begins(const struct run_sequence *s, size_t t)
+{
+    return run_document(s, t) == s->start + t;
+}
+HOST_DEVICE static inline bool run_continues(const struct run_sequence *s, size_t t)
+{
+    return s->prefix > 0 && run_document(s, t) > 0 && run_begins(s, t);
+}
+HOST_DEVICE static inline bool run_ends(const struct run_sequence *s, size_t t)
+{
+    return t + 1 < s->tokens && run_begins(s, t + 1);
+}
+HOST_DEVICE static inline bool run_ends_prefix(const struct run_sequence *s, size_t t)
+{
+    return s->start + t + 1 == s->prefix;
+}
+
+// The gated delta rule's heads, of a run. Value head h has key head h / (heads / key_heads).
+struct delta_shape {
+    struct run_shape run;
+    size_t key_heads, heads, key_dim, value_dim;
+};
+// Tokens that the rule takes at once, of one document; and the longest part of a run, whose tokens are counted
+// anew.
+#define DELTA_BLOCK   64
+#define DELTA_PART    2048
+#define DELTA_DIM_MAX 256 // of key_dim and value_dim
+// [begin, end) of the block that token t is one of.
+HOST_DEVICE static inline size_t delta_block_begin(const struct run_sequence *s, size_t t)
+{
+    size_t first = run_first(s, t);
+    return first + (t - first) / DELTA_BLOCK * DELTA_BLOCK;
+}
+HOST_DEVICE static inline size_t delta_block_end(const struct run_sequence *s, size_t t)
+{
+    size_t limit = delta_block_begin(s, t) + DELTA_BLOCK;
+    limit = limit < s->tokens ? limit : s->tokens;
+    if (!s->starts)
+        return limit;
+    while (++t < limit && !run_begins(s, t)) {
+    }
+    return t;
+}
+// States within a part that blocks begin with and no document does: that of the block of token t is number t /
+// DELTA_BLOCK - 1, for they are at least a block apart.
+static inline size_t delta_states(const struct delta_shape *shape)
+{
+    return (shape->run.tokens - 1) / DELTA_BLOCK;
+}
+
 // Rounding of dK and dV summed in bf16. Stochastic rounding has its own random bits for each element of the context
 // and each added block of queries, identified by the block's first query, so that results do not depend on device,
 // threads or the order of chunks.
@@ -254,6 +337,58 @@ typedef void swiglu_forward_op(struct device *device, struct tensor y, struct te
 typedef void swiglu_backward_op(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
                                 enum activation activation);
 
+// Depthwise causal convolution of 4 taps, and SiLU: y[t] = silu(sum over j < 4 of weight[., j] * x[t - 3 + j]),
+// rows before t = 0 those of tail and rows before a document 0, or base's. x, y: [n, w], weight: [w, 4], tail,
+// base: [3 batch, w], row i * batch + b the one 3 - i tokens before. tail becomes the three rows that a token
+// behind the run sees; base those behind a sequence's prefix, where its last token is in the run. Neither is read
+// where a document begins at 0. base may be no tensor if no sequence has a prefix. A token's bits do not depend on
+// the run that it is one of.
+typedef void short_conv_forward_op(struct device *device, struct run_shape run, struct tensor y, struct tensor x,
+                                   struct tensor tail, struct tensor base, struct tensor weight);
+// grad_x =, and may be grad_y. grad_weight +=, if it is a tensor. grad_tail: the gradient of what tail has become,
+// becomes that of what it was; grad_base: that of the new base, read where it was written, and += where it was
+// read. tail and base as the forward found it, or, where the prefix is in the run, left it. grad_tail, grad_base:
+// of the statistics' dtype.
+typedef void short_conv_backward_op(struct device *device, struct run_shape run, struct tensor grad_x,
+                                    struct tensor grad_tail, struct tensor grad_base, struct tensor grad_weight,
+                                    struct tensor grad_y, struct tensor x, struct tensor tail, struct tensor base,
+                                    struct tensor weight);
+// decay = -exp(a_log) softplus(a + dt_bias), the logarithm of what is kept of a state, and beta = scale sigmoid(b).
+// a, b: [n, heads], a_log, dt_bias: [1, heads], decay, beta: [n, heads], of the statistics' dtype.
+typedef void delta_gates_forward_op(struct device *device, struct tensor decay, struct tensor beta, struct tensor a,
+                                    struct tensor b, struct tensor a_log, struct tensor dt_bias, double scale);
+// grad_a, grad_b =, of a's dtype, and may be a and b. grad_a_log, grad_dt_bias +=, or both no tensors.
+typedef void delta_gates_backward_op(struct device *device, struct tensor grad_a, struct tensor grad_b,
+                                     struct tensor grad_a_log, struct tensor grad_dt_bias, struct tensor grad_decay,
+                                     struct tensor grad_beta, struct tensor a, struct tensor b, struct tensor a_log,
+                                     struct tensor dt_bias, double scale);
+// The gated delta rule (Yang et al. 2024, arXiv 2412.06464, equation 10), per value head:
+//     e = v - exp(decay) S^T k,  S = exp(decay) S + k (beta e)^T,  o = S^T q,
+// q and k divided by sqrt(their sum of squares + 1e-6), and q by sqrt(key_dim). qkv: [n, 2 key_heads key_dim +
+// heads value_dim], rows q, k, v; o: [n, heads value_dim], no tensor: the states alone, and q is not read; decay <=
+// 0, beta: [n, heads]; state, base: [batch heads, key_dim value_dim], S by rows, of the statistics' dtype. state
+// becomes that behind the run; state and base are read and written where short_conv_forward's tail and base are.
+// Decays of more than a token are products of exp(decay) <= 1, never exp of a difference of sums, which loses the
+// digits of what came before a token that forgets. Sums go by blocks (DELTA_BLOCK), which begin with runs, parts of
+// a run and documents: the bits are the same for the same run, and for runs cut elsewhere equal up to rounding.
+typedef void delta_rule_forward_op(struct device *device, struct delta_shape shape, struct tensor o,
+                                   struct tensor state, struct tensor base, struct tensor qkv, struct tensor decay,
+                                   struct tensor beta);
+// grad_qkv, grad_decay, grad_beta =. state: before the run. grad_state and grad_base as grad_tail and grad_base of
+// short_conv_backward. workspace: of delta_backward_workspace bytes.
+typedef void delta_rule_backward_op(struct device *device, struct delta_shape shape, struct tensor grad_qkv,
+                                    struct tensor grad_decay, struct tensor grad_beta, struct tensor grad_state,
+                                    struct tensor grad_base, struct tensor grad_o, struct tensor state,
+                                    struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta,
+                                    struct tensor workspace);
+// The state behind the run is A S + B, S that before it. transition: [batch heads, key_dim key_dim], becomes A
+// transition; 0 where a document begins.
+typedef void delta_transition_op(struct device *device, struct delta_shape shape, struct tensor transition,
+                                 struct tensor qkv, struct tensor decay, struct tensor beta);
+// grad_state = transition^T grad_state, per head.  grad_state: [batch heads, key_dim value_dim]
+typedef void delta_carry_op(struct device *device, struct tensor grad_state, struct tensor transition,
+                            size_t key_dim);
+
 // y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
 typedef void embedding_forward_op(struct device *device, struct tensor y, struct tensor table, struct tensor ids);
 // grad_table[ids[r]] += grad_y[r], rows in order, except rows with the id `padding` (-1: none)
@@ -344,10 +479,11 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
     OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \
     OPERATION(sgd) \
-    OPERATION(dequantise)
+    OPERATION(dequantise) OPERATION(short_conv_forward) OPERATION(short_conv_backward) OPERATION(delta_gates_forward) \
+    OPERATION(delta_gates_backward) OPERATION(delta_rule_forward) OPERATION(delta_transition) OPERATION(delta_carry)
 // clang-format on
 // Operations whose front takes no workspace parameter, because it allocates the workspace itself.
-#define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward)
+#define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward) OPERATION(delta_rule_backward)
 #define DEVICE_OPERATIONS_OF_ALL(OPERATION)                                                                        \
     DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
 // A device without rules->takes_low_rank has no such function: the front runs GEMMs.
@@ -377,6 +513,8 @@ struct device_rules {
                                       const struct key_segment *segments, size_t segment_count);
     // The share of attention's FLOPs computed in f32 within another dtype; NULL: none.
     double (*attention_f32_share)(const struct device *device, struct attention_shape shape, bool backward);
+    // Bytes of delta_rule_backward's workspace.
+    size_t (*delta_backward_workspace)(const struct device *device, struct delta_shape shape);
     // Rows of a block whose GEMMs of this width fill the device.
     size_t (*block_rows)(const struct device *device, size_t cols);
     // Tells whether the device has a low_rank operation for a factor of this width and rank; NULL: never.

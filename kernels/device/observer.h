@@ -9,6 +9,9 @@ enum work {
     WORK_ATTENTION_FORWARD,
     WORK_ATTENTION_BACKWARD,
     WORK_ATTENTION_GLUE, // converts attention's operands to a library's layout and its results back
+    WORK_CONV,
+    WORK_DELTA_FORWARD,
+    WORK_DELTA_BACKWARD,
     WORK_NORM,
     WORK_ROPE,
     WORK_SWIGLU,

@@ -25,8 +25,12 @@ void op_download(struct device *device, void *dst, struct tensor t);
 DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION)
 OPERATION(low_rank)
 #undef OPERATION
-// Allocates the workspace in the arena and releases it.
+// Both allocate their workspace in the arena and release it.
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
                            bool accumulate, const struct key_segment *segments, size_t segment_count,
                            struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                            struct tensor k, struct tensor v);
+void op_delta_rule_backward(struct device *device, struct delta_shape shape, struct tensor grad_qkv,
+                            struct tensor grad_decay, struct tensor grad_beta, struct tensor grad_state,
+                            struct tensor grad_base, struct tensor grad_o, struct tensor state, struct tensor base,
+                            struct tensor qkv, struct tensor decay, struct tensor beta);

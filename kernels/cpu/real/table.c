@@ -31,6 +31,7 @@ static void transfer(struct device *device, enum queue queue, struct tensor dst,
 }
 
 const struct device_rules NAME(cpu_rules) = {.attention_backward_workspace = NAME(attention_backward_workspace),
+                                             .delta_backward_workspace = NAME(delta_backward_workspace),
                                              .block_rows = cpu_block_rows};
 
 const struct device_ops NAME(cpu_ops) = {
