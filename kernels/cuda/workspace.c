@@ -685,6 +685,16 @@ static size_t block_rows(const struct device *device, size_t cols)
     return longer ? 2 * rows : rows;
 }
 
+// The delta rule's: as kernels/cuda/kernels/delta_tile.cuh lays it out.
+static size_t delta_backward_workspace(const struct device *device, struct delta_shape shape)
+{
+    size_t heads = shape.run.batch * shape.heads, tokens = shape.run.tokens;
+    size_t states = heads * (2 * delta_states(&shape) + 1) * shape.key_dim * shape.value_dim;
+    size_t keys = 2 * shape.run.batch * tokens * shape.key_heads * shape.key_dim;
+    return (states + 2 * heads * tokens * shape.value_dim + keys) *
+           dtype_bytes(dtype_statistic(device->ops->dtype));
+}
+
 // bf16 only, for which there are tensor cores, if a gradient's partial sums fit.
 static bool takes_low_rank(const struct device *device, size_t cols, size_t rank)
 {
@@ -698,5 +708,6 @@ const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .attention_backward_workspace = attention_backward_workspace,
                                         .attention_backward_glue = attention_backward_glue,
                                         .attention_f32_share = attention_f32_share,
+                                        .delta_backward_workspace = delta_backward_workspace,
                                         .block_rows = block_rows,
                                         .takes_low_rank = takes_low_rank};

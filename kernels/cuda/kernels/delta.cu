@@ -1,0 +1,220 @@
+// The gated delta rule's forward, by blocks (Yang et al. 2024, arXiv 2412.06464); formulas in
+// kernels/cpu/real/delta.c, contract in kernels/device/device.h. A block of threads takes one head of one sequence
+// and a slice of a value's columns, which are apart from each other, through all of the run; the state's slice
+// stays in shared memory.
+#include "kernels/cuda/kernels/delta_tile.cuh"
+
+namespace
+{
+
+using namespace delta;
+
+// What forward walks with, besides the rule.
+template <class T> struct walk {
+    using A = wide_t<T>;
+    T *o; // NULL: the states alone
+    A *state, *base;
+    size_t columns;    // of a state: value_dim, or, of a transition, key_dim
+    bool values;       // V is not 0
+    workspace<A> kept; // of a backward's first pass, which moves neither state nor base; states NULL: none
+};
+
+template <class A> constexpr size_t shared_size(size_t key_dim)
+{
+    return (3 * slice<A>::SIZE + key_dim * slice<A>::STRIDE + SQUARE) * sizeof(A);
+}
+
+// E in registers becomes what (I + M beta)^-1 makes of it; U's rows are left in u. m: strictly lower.
+template <class A, int N> __device__ void solve(A (&e)[ROWS][N], A *u, const A *m, const A *beta)
+{
+    for (int j = 0; j < C; j++) {
+        if (side_y() == j % SIDE)
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+                if (i == j / SIDE)
+#pragma unroll
+                    for (int n = 0; n < N; n++)
+                        u[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * e[i][n];
+        __syncthreads();
+        each(e, [&](int i, int column, A &x) {
+            if (i > j)
+                x -= m[i * SQUARE_STRIDE + j] * u[j * slice<A>::STRIDE + column];
+        });
+    }
+    __syncthreads();
+}
+
+template <class T> __global__ void __launch_bounds__(THREADS) forward(rule<T> r, walk<T> w)
+{
+    using A = wide_t<T>;
+    using slice = struct slice<A>;
+    DYNAMIC_SHARED(shared);
+    __shared__ rows<A> of;
+    A *q = (A *)shared, *k = q + slice::SIZE, *u = k + slice::SIZE, *square = u + slice::SIZE,
+      *state = square + SQUARE;
+    size_t head = blockIdx.x, b = head / r.shape.heads, h = head % r.shape.heads, key_head = r.key_head(h);
+    size_t first = blockIdx.y * slice::WIDTH, key_dim = r.shape.key_dim, size = key_dim * w.columns;
+    A *own = w.state + head * size, *base = w.base ? w.base + head * size : nullptr;
+    block at = {r.sequence(b), 0, 0};
+    for (; at.begin < at.s.tokens; at.begin += at.count) {
+        size_t end = delta_block_end(&at.s, at.begin);
+        at.count = (int)(end - at.begin);
+        if (at.begin == 0 || run_begins(&at.s, at.begin))
+            load_state(state, state_before<A>(at, own, base, nullptr), first, key_dim, w.columns);
+        load_norms(of, r, at, key_head, w.o);
+        load_gates(of, square, r, at, h);
+        A kk[ROWS][ROWS] = {}, qk[ROWS][ROWS] = {}, ks[ROWS][slice::COLUMNS] = {}, qs[ROWS][slice::COLUMNS] = {};
+        for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
+            int terms = (int)(key_dim - j < slice::WIDTH ? key_dim - j : slice::WIDTH);
+            load_slice(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+            if (w.o)
+                load_slice(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
+            __syncthreads();
+            add_product(kk, k, slice::STRIDE, 1, k, 1, slice::STRIDE, terms);
+            add_product(ks, k, slice::STRIDE, 1, state + j * slice::STRIDE, slice::STRIDE, 1, terms);
+            if (w.o) {
+                add_product(qk, q, slice::STRIDE, 1, k, 1, slice::STRIDE, terms);
+                add_product(qs, q, slice::STRIDE, 1, state + j * slice::STRIDE, slice::STRIDE, 1, terms);
+            }
+            __syncthreads();
+        }
+        each(kk, [&](int i, int j, A &x) {
+            A d = square[i * SQUARE_STRIDE + j];
+            square[i * SQUARE_STRIDE + j] = i > j ? d * x : A(0);
+            x = d;
+        });
+        each(ks, [&](int i, int j, A &x) {
+            bool inside = w.values && i < at.count && first + j < w.columns;
+            x = (inside ? widen<A>(r.qkv[at.row(i) * r.columns + r.v_column(h) + first + j]) : A(0)) -
+                of.kept[i] * x;
+        });
+        __syncthreads();
+        solve(ks, u, square, of.beta);
+        if (w.kept.states) // E
+            each(ks, [&](int i, int j, A &x) {
+                if (i < at.count && first + j < w.columns)
+                    w.kept.error(head, at.begin + i)[first + j] = x;
+            });
+        if (w.o) {
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < ROWS; j++)
+                    square[(side_y() + i * SIDE) * SQUARE_STRIDE + side_x() + j * SIDE] = kk[i][j] * qk[i][j];
+            each(qs, [&](int i, int, A &x) { x *= of.kept[i]; });
+            __syncthreads();
+            add_product(qs, square, SQUARE_STRIDE, 1, u, slice::STRIDE, 1, at.count);
+            each(qs, [&](int i, int j, A &x) {
+                if (i < at.count && first + j < w.columns)
+                    narrow(w.o[(at.row(i) * r.shape.heads + h) * w.columns + first + j], x);
+            });
+            __syncthreads();
+        }
+        for (int i = side_y(); i < C; i += SIDE)
+            for (int j = side_x(); j < slice::WIDTH; j += SIDE)
+                u[i * slice::STRIDE + j] *= of.tail[i];
+        for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
+            load_slice(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+            __syncthreads();
+            A sum[slice::COLUMNS][slice::COLUMNS] = {};
+            add_product(sum, k, 1, slice::STRIDE, u, slice::STRIDE, 1, at.count);
+#pragma unroll
+            for (int i = 0; i < slice::COLUMNS; i++) {
+                size_t row = j + side_y() + i * SIDE;
+#pragma unroll
+                for (int n = 0; n < slice::COLUMNS; n++) {
+                    A *to = state + row * slice::STRIDE + side_x() + n * SIDE;
+                    if (row < key_dim)
+                        *to = of.kept[at.count - 1] * *to + sum[i][n];
+                }
+            }
+            __syncthreads();
+        }
+        if (w.kept.states) {
+            if (end < at.s.tokens && !run_begins(&at.s, end))
+                store_state(w.kept.state(head, end), state, first, key_dim, w.columns);
+        } else if (run_ends_prefix(&at.s, end - 1) && base) {
+            store_state(base, state, first, key_dim, w.columns);
+        }
+        __syncthreads();
+    }
+    if (!w.kept.states)
+        store_state(own, state, first, key_dim, w.columns);
+}
+
+template <class T> void run(struct device *device, rule<T> r, walk<T> w)
+{
+    using A = wide_t<T>;
+    launch(forward<T>, dim3(r.shape.run.batch * r.shape.heads, ceil_div(w.columns, slice<A>::WIDTH)), THREADS,
+           shared_size<A>(r.shape.key_dim), device, r, w);
+}
+
+// grad_state = transition^T grad_state, a slice of its columns.
+template <class A> __global__ void carry(A *grad_state, const A *transition, size_t key_dim, size_t columns)
+{
+    DYNAMIC_SHARED(shared);
+    A *state = (A *)shared;
+    size_t first = blockIdx.y * slice<A>::WIDTH;
+    grad_state += blockIdx.x * key_dim * columns;
+    transition += blockIdx.x * key_dim * key_dim;
+    load_state(state, grad_state, first, key_dim, columns);
+    __syncthreads();
+    for (size_t i = side_y(); i < key_dim; i += SIDE) {
+        for (int j = side_x(); j < slice<A>::WIDTH; j += SIDE) {
+            A sum = 0;
+            for (size_t n = 0; n < key_dim; n++)
+                sum += transition[n * key_dim + i] * state[n * slice<A>::STRIDE + j];
+            if (first + j < columns)
+                grad_state[i * columns + first + j] = sum;
+        }
+    }
+}
+
+} // namespace
+
+void cuda_delta_rule_forward(struct device *device, struct delta_shape shape, struct tensor o, struct tensor state,
+                             struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
+{
+    with_type(qkv.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        run<T>(device, rule_of<T>(shape, qkv, decay, beta),
+               {(T *)o.data, (A *)state.data, (A *)base.data, shape.value_dim, true, {}});
+    });
+}
+
+void delta_states_forward(struct device *device, struct delta_shape shape, struct tensor state, struct tensor base,
+                          struct tensor qkv, struct tensor decay, struct tensor beta, struct tensor memory)
+{
+    with_type(qkv.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        run<T>(device, rule_of<T>(shape, qkv, decay, beta),
+               {nullptr, (A *)state.data, (A *)base.data, shape.value_dim, true, workspace_of<A>(memory, shape)});
+    });
+}
+
+// What the states do to the one before the run: those of V = 0, in as many columns as a key has.
+void cuda_delta_transition(struct device *device, struct delta_shape shape, struct tensor transition,
+                           struct tensor qkv, struct tensor decay, struct tensor beta)
+{
+    shape.run.documents.device_prefixes = tensor_none(); // what a document begins with is none of it
+    with_type(qkv.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        run<T>(device, rule_of<T>(shape, qkv, decay, beta),
+               {nullptr, (A *)transition.data, nullptr, shape.key_dim, false, {}});
+    });
+}
+
+void cuda_delta_carry(struct device *device, struct tensor grad_state, struct tensor transition, size_t key_dim)
+{
+    size_t columns = grad_state.cols / key_dim;
+    with_type(grad_state.dtype, [&](auto type) {
+        using A = typename decltype(type)::type;
+        if constexpr (std::is_same_v<A, wide_t<A>>)
+            launch(carry<A>, dim3(grad_state.rows, ceil_div(columns, slice<A>::WIDTH)), THREADS,
+                   key_dim * slice<A>::STRIDE * sizeof(A), device, (A *)grad_state.data, (const A *)transition.data,
+                   key_dim, columns);
+    });
+}
