@@ -22,7 +22,7 @@
 struct held {
     struct device *device;
     const char *names[64];
-    struct tensor tensors[128];
+    struct tensor tensors[200];
     size_t count, tensor_count;
 };
 
@@ -252,6 +252,49 @@ static void heads(struct held *h)
     expect(h, "sequence_costs", LIST(sums, counts, advantages), LIST(sums));
 }
 
+static void recurrences(struct held *h)
+{
+    struct device *d = h->device;
+    int32_t starts[] = {0, 0, 9, 0, 9, 10}, prefixes[] = {9, 10};
+    struct documents documents = {
+        .starts = starts, .prefixes = prefixes, .device_starts = i32(h, 6), .device_prefixes = i32(h, 2)};
+    struct tensor s = documents.device_starts, p = documents.device_prefixes, none = {0};
+    struct run_shape run = {3, 8, 2, documents};
+    struct tensor x = bf16(h, 6, 22), y = bf16(h, 6, 22), tail = bf16(h, 6, 22), base = bf16(h, 6, 22);
+    struct tensor weight = bf16(h, 22, 4), grad_weight = f32(h, 22, 4), grad_y = bf16(h, 6, 22);
+    struct tensor grad_tail = f32(h, 6, 22), grad_base = f32(h, 6, 22);
+    op_short_conv_forward(d, run, y, x, tail, base, weight);
+    expect(h, "short_conv_forward", LIST(x, tail, weight, s, p), LIST(y, tail, base));
+    op_short_conv_backward(d, run, y, grad_tail, grad_base, grad_weight, grad_y, x, tail, base, weight);
+    expect(h, "short_conv_backward", LIST(grad_tail, grad_base, grad_weight, grad_y, x, tail, base, weight, s, p),
+           LIST(y, grad_tail, grad_base, grad_weight));
+    struct tensor a = bf16(h, 6, 2), b = bf16(h, 6, 2), a_log = bf16(h, 1, 2), dt_bias = bf16(h, 1, 2);
+    struct tensor decay = f32(h, 6, 2), beta = f32(h, 6, 2), grad_decay = f32(h, 6, 2), grad_beta = f32(h, 6, 2);
+    struct tensor grad_log = f32(h, 1, 2), grad_bias = f32(h, 1, 2), grad_a = bf16(h, 6, 2), grad_b = bf16(h, 6, 2);
+    op_delta_gates_forward(d, decay, beta, a, b, a_log, dt_bias, 1);
+    expect(h, "delta_gates_forward", LIST(a, b, a_log, dt_bias), LIST(decay, beta));
+    op_delta_gates_backward(d, grad_a, grad_b, grad_log, grad_bias, grad_decay, grad_beta, a, b, a_log, dt_bias, 1);
+    expect(h, "delta_gates_backward", LIST(a, b, a_log, dt_bias, grad_decay, grad_beta, grad_log, grad_bias),
+           LIST(grad_a, grad_b, grad_log, grad_bias));
+    // One key head of 4, two value heads of 7.
+    struct delta_shape shape = {run, 1, 2, 4, 7};
+    struct tensor state = f32(h, 4, 28), state_base = f32(h, 4, 28), o = bf16(h, 6, 14), k_and_v = bf16(h, 6, 18);
+    struct tensor grad_qkv = bf16(h, 6, 22), grad_state = f32(h, 4, 28), grad_state_base = f32(h, 4, 28);
+    op_delta_rule_forward(d, shape, o, state, state_base, x, decay, beta);
+    expect(h, "delta_rule_forward", LIST(x, state, decay, beta, s, p), LIST(o, state, state_base));
+    op_delta_rule_forward(d, shape, none, state, state_base, x, decay, beta);
+    expect(h, "delta_rule_forward", LIST(k_and_v, state, decay, beta, s, p), LIST(state, state_base));
+    op_delta_rule_backward(d, shape, grad_qkv, grad_decay, grad_beta, grad_state, grad_state_base, o, state,
+                           state_base, x, decay, beta);
+    expect(h, "delta_rule_backward", LIST(o, x, decay, beta, state, state_base, grad_state, grad_state_base, s, p),
+           LIST(grad_qkv, grad_decay, grad_beta, grad_state, grad_state_base));
+    struct tensor transition = f32(h, 4, 16), k = bf16(h, 6, 4);
+    op_delta_transition(d, shape, transition, x, decay, beta);
+    expect(h, "delta_transition", LIST(k, decay, beta, transition, s), LIST(transition));
+    op_delta_carry(d, grad_state, transition, 4);
+    expect(h, "delta_carry", LIST(grad_state, transition), LIST(grad_state));
+}
+
 static void updates(struct held *h)
 {
     struct device *d = h->device;
@@ -286,6 +329,7 @@ static void operations_count_what_they_move(void **state)
     attentions(&held);
     documents(&held);
     heads(&held);
+    recurrences(&held);
     updates(&held);
     // All that there are, but for random numbers, which are no part of a step.
     static const char *const all[] = {

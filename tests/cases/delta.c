@@ -294,13 +294,13 @@ static void check_transition(struct cases *c, struct shape s, enum gates kind, e
 // All kinds of gates of a run that is one document's, and all kinds of documents.
 static bool next_case(struct cases *c, size_t i, struct shape *s, enum gates *kind, enum run_documents *documents)
 {
-    *s = shapes[i / (GATE_KINDS + RUN_KINDS - 1)];
+    size_t shape = i / (GATE_KINDS + RUN_KINDS - 1);
+    *s = shapes[shape];
     i %= GATE_KINDS + RUN_KINDS - 1;
     *kind = i < GATE_KINDS ? (enum gates)i : MILD;
     *documents = i < GATE_KINDS ? RUN_WHOLE : (enum run_documents)(i - GATE_KINDS + 1);
     c->offset = i % 4 == 3;
-    // Parts of a run: those of no other length differ.
-    if (s->tokens > DELTA_PART && *kind != MILD)
+    if (s->tokens >= DELTA_BLOCK - 1 && (shape + i) % 2) // each kind with every other of the longer shapes
         return false;
     return !case_is_too_large(c, (double)(s->tokens * s->batch * s->heads * s->k * s->v) / 8);
 }
