@@ -75,7 +75,7 @@ CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/test_*.c))
 $(BUILD)/tests/cuda/test_ops: $(CASES)
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/fixture.o $(LIBRARY)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) $(LDLIBS)
 test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against the CPU in f64
 	@failed=; for test in $(CUDA_TESTS); do LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $$test || failed="$$failed $$test"; \
 	  done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -45,7 +45,7 @@ $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
 $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o \
   $(EMULATED)/kernels/cuda/workspace.o $(LIBRARY)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) -lcmocka $(LDLIBS)
 $(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,test_traps.o runtime.o card.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka

@@ -465,14 +465,13 @@ struct gradients {
     const stored *grad_o;
 };
 
-// dS' into its tile: of the run's state, if the block is the last of its document in the run, and of base.
+// dS' into its tile: of what lies behind, which is 0 where a document ends, and of base.
 static void load_grad_state(const struct rule *r, const struct block *b, struct tiles *t, size_t head,
                             const struct gradients *g)
 {
-    size_t k = r->shape.key_dim, v = r->shape.value_dim, last = b->begin + b->count - 1;
-    size_t at = state_of(r, b->sequence->sequence, head, v);
-    load_real(t->grad_state, false, run_ends(b->sequence, last) ? NULL : g->grad_state + at, k, v);
-    if (run_ends_prefix(b->sequence, last) && g->grad_base)
+    size_t k = r->shape.key_dim, v = r->shape.value_dim, at = state_of(r, b->sequence->sequence, head, v);
+    load_real(t->grad_state, false, g->grad_state + at, k, v);
+    if (run_ends_prefix(b->sequence, b->begin + b->count - 1) && g->grad_base)
         load_real(t->grad_state, true, g->grad_base + at, k, v);
 }
 

@@ -27,20 +27,20 @@ template <class A> constexpr size_t shared_size(size_t key_dim)
 // E in registers becomes what (I + M beta)^-1 makes of it; U's rows are left in u. m: strictly lower.
 template <class A, int N> __device__ void solve(A (&e)[ROWS][N], A *u, const A *m, const A *beta)
 {
-    for (int j = 0; j < C; j++) {
-        if (side_y() == j % SIDE)
 #pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                if (i == j / SIDE)
+    for (int i = 0; i < ROWS; i++) // a thread's row i is row j once
+#pragma unroll 1
+        for (int j = i * SIDE; j < (i + 1) * SIDE; j++) {
+            if (side_y() + i * SIDE == j)
 #pragma unroll
-                    for (int n = 0; n < N; n++)
-                        u[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * e[i][n];
-        __syncthreads();
-        each(e, [&](int i, int column, A &x) {
-            if (i > j)
-                x -= m[i * SQUARE_STRIDE + j] * u[j * slice<A>::STRIDE + column];
-        });
-    }
+                for (int n = 0; n < N; n++)
+                    u[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * e[i][n];
+            __syncthreads();
+            each(e, [&](int row, int column, A &x) {
+                if (row > j)
+                    x -= m[row * SQUARE_STRIDE + j] * u[j * slice<A>::STRIDE + column];
+            });
+        }
     __syncthreads();
 }
 

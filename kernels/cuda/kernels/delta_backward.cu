@@ -31,20 +31,20 @@ template <class A> constexpr size_t blocks_shared()
 // dU in registers becomes dR; dE's rows are left in e. m: strictly lower.
 template <class A, int N> __device__ void solve_back(A (&u)[ROWS][N], A *e, const A *m, const A *beta)
 {
-    for (int j = C - 1; j >= 0; j--) {
-        if (side_y() == j % SIDE)
 #pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                if (i == j / SIDE)
+    for (int i = ROWS - 1; i >= 0; i--) // a thread's row i is row j once
+#pragma unroll 1
+        for (int j = (i + 1) * SIDE - 1; j >= i * SIDE; j--) {
+            if (side_y() + i * SIDE == j)
 #pragma unroll
-                    for (int n = 0; n < N; n++)
-                        e[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * u[i][n];
-        __syncthreads();
-        each(u, [&](int i, int column, A &x) {
-            if (i < j)
-                x -= m[j * SQUARE_STRIDE + i] * e[j * slice<A>::STRIDE + column];
-        });
-    }
+                for (int n = 0; n < N; n++)
+                    e[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * u[i][n];
+            __syncthreads();
+            each(u, [&](int row, int column, A &x) {
+                if (row < j)
+                    x -= m[j * SQUARE_STRIDE + row] * e[j * slice<A>::STRIDE + column];
+            });
+        }
     __syncthreads();
 }
 
@@ -66,11 +66,10 @@ template <class T> __global__ void __launch_bounds__(THREADS) grad_states(rule<T
         at.begin = delta_block_begin(&at.s, end - 1);
         at.count = (int)(end - at.begin);
         bool ends = run_ends(&at.s, end - 1), ends_prefix = base && run_ends_prefix(&at.s, end - 1);
-        for (size_t i = side_y(); i < key_dim; i += SIDE)
-            for (int j = side_x(); j < slice::WIDTH; j += SIDE) {
-                A *to = state + i * slice::STRIDE + j, onto = ends ? A(0) : *to;
-                *to = ends_prefix && first + j < columns ? onto + base[i * columns + first + j] : onto;
-            }
+        for (size_t i = side_y(); ends_prefix && i < key_dim; i += SIDE)
+            for (int j = side_x(); j < slice::WIDTH; j += SIDE)
+                if (first + j < columns)
+                    state[i * slice::STRIDE + j] += base[i * columns + first + j];
         if (!ends)
             store_state(g.kept.grad_state(head, end), state, first, key_dim, columns);
         load_norms(of, r, at, key_head, true);

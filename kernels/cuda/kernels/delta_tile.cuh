@@ -127,7 +127,7 @@ __device__ void add_product(A (&sum)[R][N], const A *a, int a_row, int a_term, c
 {
     a += side_y() * a_row;
     b += side_x() * b_column;
-#pragma unroll 4
+#pragma unroll(sizeof(A) == 8 ? 1 : 4) // f64 has few registers
     for (int k = 0; k < terms; k++, a += a_term, b += b_term) {
         A left[R], right[N];
 #pragma unroll
