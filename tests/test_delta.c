@@ -22,7 +22,7 @@ enum {
     W = 2 * K + HEADS * V
 };
 
-// What is given and differentiated, in this order.
+// The inputs, which are differentiated, in this order.
 enum given { X, A, B, WEIGHT, A_LOG, DT_BIAS, TAIL, STATE, GIVEN };
 static const size_t given_shapes[GIVEN][2] = {{ROWS, W},  {ROWS, HEADS}, {ROWS, HEADS},  {W, 4},
                                               {1, HEADS}, {1, HEADS},    {3 * BATCH, W}, {BATCH * HEADS, K *V}};
@@ -43,7 +43,7 @@ static struct tensor tensor_of(struct layer *l, size_t rows, size_t cols)
     return t;
 }
 
-// Of the first sequence the prefix is 10 tokens, of the second 11; documents begin there, at 40 and at 130: one
+// The first sequence's prefix is 10 tokens, the second's 11; documents begin there, at 40 and at 130: one
 // crosses the border, and the run begins with none.
 static void layer_open(struct layer *l, bool documents)
 {
@@ -145,7 +145,7 @@ static double product(struct layer *l, struct tensor t, const double *by)
     return sum;
 }
 
-// Of o, and of what is left behind the last run.
+// A loss by o, and by the carry behind the last run.
 static double loss_of(struct layer *l)
 {
     begin(l);
@@ -377,7 +377,7 @@ static void blocks_are_counted(void **state)
     planned_close(&p);
 }
 
-// Of three parts the states of two are made twice, and the workspace is that of the longest.
+// Three parts: the states of two are made twice, and the workspace is that of the longest.
 static void long_runs_are_taken_in_parts(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static void check_run(const struct device *device, const struct run_shape *run, 
     check_documents(of, x.rows, run->batch);
 }
 
-// What is carried over a run's borders: the tensor, and base of the same shape where there are prefixes.
+// A tensor that is carried over a run's borders, and base of the same shape where there are prefixes.
 static void check_carry(const struct run_shape *run, struct tensor carry, struct tensor base, size_t rows,
                         size_t cols, enum dtype dtype)
 {

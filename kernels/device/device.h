@@ -163,8 +163,8 @@ HOST_DEVICE static inline size_t run_first(const struct run_sequence *s, size_t 
     size_t document = run_document(s, t);
     return document > s->start ? document - s->start : 0;
 }
-// Of token t: whether a document begins with it, and one that continues the prefix; whether its document ends with
-// it, though the run does not, and whether the prefix does.
+// Whether a document begins with token t; whether it continues the prefix; whether token t is the last of its
+// document, but not of the run; whether it is the last of the prefix.
 HOST_DEVICE static inline bool run_begins(const struct run_sequence *s, size_t t)
 {
     return run_document(s, t) == s->start + t;

@@ -15,7 +15,7 @@ struct case_run {
 struct case_run case_run_new(struct cases *c, size_t tokens, size_t batch, enum run_documents kind);
 void case_run_free(struct case_run *run);
 
-// Of a token of a sequence: whether a document begins with it, and one that continues a prefix; whether a prefix
+// Whether a document begins with a sequence's token, and whether it continues a prefix; whether a prefix
 // ends with it.
 bool case_run_begins(const struct case_run *run, size_t t, size_t b);
 bool case_run_continues(const struct case_run *run, size_t t, size_t b);

@@ -323,13 +323,13 @@ static void step_state(const struct rule *r, const struct block *b, struct tiles
     multiply(r, t->state, true, view_transposed(t->k), t->u, r->shape.key_dim, v, b->count);
 }
 
-// Where a value head's part of a tensor of states is.
+// The index at which a value head's state begins.
 static size_t state_of(const struct rule *r, size_t sequence, size_t head, size_t v)
 {
     return (sequence * r->shape.heads + head) * r->shape.key_dim * v;
 }
 
-// Of a backward's first pass, by head: states, and E of all tokens.
+// The results of a backward's first pass, by head: states, and E of all tokens.
 struct kept {
     real *states, *errors;
 };
@@ -427,7 +427,7 @@ void NAME(delta_rule_forward)(struct device *device, struct delta_shape shape, s
                 NULL);
 }
 
-// What the states do to the one before the run: those of V = 0, in as many columns as a key has.
+// The states of V = 0, in as many columns as a key has: A is linear in what it begins with.
 void NAME(delta_transition)(struct device *device, struct delta_shape shape, struct tensor transition,
                             struct tensor qkv, struct tensor decay, struct tensor beta)
 {

@@ -9,7 +9,7 @@ namespace
 
 using namespace delta;
 
-// What forward walks with, besides the rule.
+// The operands of forward besides the rule's.
 template <class T> struct walk {
     using A = wide_t<T>;
     T *o; // NULL: the states alone
@@ -194,7 +194,7 @@ void delta_states_forward(struct device *device, struct delta_shape shape, struc
     });
 }
 
-// What the states do to the one before the run: those of V = 0, in as many columns as a key has.
+// The states of V = 0, in as many columns as a key has: A is linear in what it begins with.
 void cuda_delta_transition(struct device *device, struct delta_shape shape, struct tensor transition,
                            struct tensor qkv, struct tensor decay, struct tensor beta)
 {

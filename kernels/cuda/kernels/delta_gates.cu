@@ -17,7 +17,7 @@ template <class A> __device__ A sigmoid(A x)
     return A(1) / (A(1) + exp(-x));
 }
 
-// What a gate is made of, per token and head, and per head.
+// The gates' inputs, per token and head, and per head.
 template <class T> struct gates {
     const T *a, *b, *a_log, *dt_bias;
     size_t count, heads;

@@ -39,7 +39,7 @@ template <class T> struct rule {
         return run_sequence_of(&shape.run, d.device_starts.data, d.device_prefixes.data, b);
     }
     __device__ size_t key_head(size_t head) const { return head / (shape.heads / shape.key_heads); }
-    // Of a token's row: q and k of a key head, v of a value head.
+    // q and k of a key head in a token's row; the column of a value head's v.
     __device__ const T *q(size_t row, size_t key_head) const
     {
         return qkv + row * columns + key_head * shape.key_dim;
@@ -65,7 +65,7 @@ struct block {
     __device__ size_t row(int i) const { return (begin + i) * s.batch + s.sequence; }
 };
 
-// What a block holds by token: the norms' factors, gates, G and t.
+// A block's numbers by token: the norms' factors, gates, G and t.
 template <class A> struct rows {
     A q_scale[C], k_scale[C], beta[C], decay[C], kept[C], tail[C];
 };
