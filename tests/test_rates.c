@@ -56,6 +56,9 @@ static void rates_lie_between_their_points(void **state)
         assert_true(fabs((rates_seconds(&rates, &range, &longer, false) - seconds) / 5 - 1) < 1e-9);
         range.transpose_a = false;
         assert_true(rates_seconds(&rates, &range, &longer, false) == 0); // has no rate
+        rates.bytes_per_s = 1e3;                                         // a card's, which bounds no FLOPs
+        assert_true(rates_seconds(&rates, &range, &longer, false) == 0);
+        rates.bytes_per_s = 0;
         rates.s_per_byte = 0;
     }
 }

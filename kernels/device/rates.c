@@ -180,6 +180,8 @@ double rates_seconds(const struct rates *rates, const struct range *range, const
     } else if (rate) {
         double amount = counts_flops(rate) ? cost->flops : cost->bytes;
         seconds = amount / (min ? rate_within(rate, at) : rate_at(rate, at));
+    } else if (!f32 && cost->flops > 0) {
+        return 0; // memory alone would not bound it
     }
     if (f32 && cost->f32_done > 0) {
         seconds = (cost->flops > 0 ? 1 - cost->f32_counted / cost->flops : 0) * seconds +
