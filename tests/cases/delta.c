@@ -36,7 +36,7 @@ static struct rule rule_new(struct cases *c, struct shape s, enum gates kind, en
         bool burst = t % 64 == 0 || t % 64 == 31 || t % 64 == 63;
         *decay = kind == KEEP ? 0 : kind == FORGET ? -1e4 : -fabs(*decay) * (kind == LONG ? 0.002 : 0.2);
         *decay -= kind == BURSTS && burst ? 960 : 0;
-        *beta = kind == BETAS || kind == KEEP ? (double)(i % 3) : 1 / (1 + exp(-*beta));
+        *beta = kind == BETAS || kind == KEEP ? (double)((i + 1) % 3) : 1 / (1 + exp(-*beta));
     }
     for (size_t i = 0; kind == NO_KEYS && i < rows; i += 2)
         memset(&r.qkv->values[i * cols], 0, 2 * keys * sizeof(double));
