@@ -63,7 +63,7 @@ static void put_window(const struct strip *s, stored *to, const stored *const ro
 static void forward(const struct strip *s, stored *y, const stored *x, stored *tail, stored *base)
 {
     stored window[WINDOW][WIDTH];
-    const stored *rows[TAPS] = {0};
+    const stored *rows[TAPS];
     for (size_t t = 0, first = 0; t < s->sequence.tokens; t++) {
         if (t == 0 || run_begins(&s->sequence, t))
             window_at(s, first = t, tail, base, window);
@@ -77,8 +77,9 @@ static void forward(const struct strip *s, stored *y, const stored *x, stored *t
         }
         if (run_ends_prefix(&s->sequence, t))
             put_window(s, base, rows);
+        if (t + 1 == s->sequence.tokens)
+            put_window(s, tail, rows);
     }
-    put_window(s, tail, rows);
 }
 
 void NAME(short_conv_forward)(struct device *device, struct run_shape run, struct tensor y, struct tensor x,
