@@ -46,6 +46,32 @@ static void witness_pop(struct observer *observer, struct device *device)
     ((struct witness *)observer)->open--;
 }
 
+// Those of Gated DeltaNet, on two tokens.
+static void ask_for_delta(struct device *d)
+{
+    enum { QKV, GRAD, FILTER, TAIL, GRAD_TAIL, O, GATE, BETA, PER_HEAD, STATE, GRAD_STATE, TENSORS };
+    static const size_t shapes[TENSORS][2] = {{2, 3}, {2, 3}, {3, 4}, {3, 3}, {3, 3}, {2, 1},
+                                              {2, 1}, {2, 1}, {1, 1}, {1, 1}, {1, 1}};
+    struct tensor t[TENSORS], none = tensor_none();
+    struct delta_shape shape = {{.tokens = 2, .batch = 1}, 1, 1, 1, 1};
+    for (size_t i = 0; i < TENSORS; i++) {
+        t[i] = tensor_new(d, shapes[i][0], shapes[i][1], DTYPE_F64, CATEGORY_WORKSPACE);
+        op_zero(d, t[i]);
+    }
+    op_short_conv_forward(d, shape.run, t[GRAD], t[QKV], t[TAIL], none, t[FILTER]);
+    op_short_conv_backward(d, shape.run, t[GRAD], t[GRAD_TAIL], none, none, t[GRAD], t[QKV], t[TAIL], none,
+                           t[FILTER]);
+    op_delta_gates_forward(d, t[GATE], t[BETA], t[O], t[O], t[PER_HEAD], t[PER_HEAD], 1);
+    op_delta_gates_backward(d, t[O], t[O], none, none, t[GATE], t[BETA], t[O], t[O], t[PER_HEAD], t[PER_HEAD], 1);
+    op_delta_rule_forward(d, shape, t[O], t[STATE], none, t[QKV], t[GATE], t[BETA]);
+    op_delta_rule_backward(d, shape, t[GRAD], t[GATE], t[BETA], t[GRAD_STATE], none, t[O], t[STATE], none, t[QKV],
+                           t[GATE], t[BETA]);
+    op_delta_transition(d, shape, t[STATE], t[QKV], t[GATE], t[BETA]);
+    op_delta_carry(d, t[GRAD_STATE], t[STATE], 1);
+    for (size_t i = 0; i < TENSORS; i++)
+        tensor_free(d, &t[i]);
+}
+
 // Every front, once.
 static void ask_for_all(struct device *d)
 {
@@ -93,6 +119,7 @@ static void ask_for_all(struct device *d)
     op_adamw_coded(d, tensor_rows(t[0], 0, 1), tensor_rows(t[1], 0, 1), moments, &(struct adam_step){.t = 1});
     op_sgd(d, t[0], tensor_none(), t[1], tensor_none(), &(struct sgd_step){.rate = 0.1});
     op_dequantise(d, t[0], QUANTISATION_NF4, tensor_rows(ids, 0, 1), scales);
+    ask_for_delta(d);
     tensor_free(d, &scales);
     tensor_free(d, &ids);
     for (size_t i = 0; i < 9; i++)

@@ -26,11 +26,11 @@ static inline double roofline_s(const struct roofline *roof, const struct cost *
     return (compute_s > memory_s ? compute_s : memory_s) + (1 + cost->further_launches) * roof->launch_s;
 }
 
-// An operation's time by its measured rate, or else by the roofline, also for f32 work without a rate.
+// An operation's time by its measured rate; without one, and for f32 work without one, at least the roofline's.
 static inline double estimate_s(const struct roofline *roof, const struct range *range, const struct cost *cost)
 {
     double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->min) : 0;
-    bool known = roof->rates && measured_s > 0 && (cost->f32_done == 0 || roof->rates->bytes_per_s > 0);
+    bool known = measured_s > 0 && rates_known(roof->rates, range, cost);
     double min_s = known ? 0 : roofline_s(roof, cost);
     return measured_s > min_s ? measured_s : min_s;
 }

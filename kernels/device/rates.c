@@ -41,6 +41,25 @@ const struct rate *rates_find(const struct rates *rates, const struct range *ran
     return rates_named(rates, name);
 }
 
+// Finds a part's rate, such as "attention_forward" with "_causal".
+static const struct rate *rate_of_part(const struct rates *rates, const struct range *range, const char *part)
+{
+    char name[sizeof rates->items->operation + 16];
+    if (range->queries == 0)
+        return NULL;
+    snprintf(name, sizeof name, "%s%s", range->name, part);
+    return rates_named(rates, name);
+}
+
+bool rates_known(const struct rates *rates, const struct range *range, const struct cost *cost)
+{
+    double at[RATE_DIMENSIONS];
+    bool f32 = cost->f32_done > 0;
+    if (f32 || cost->flops == 0)
+        return !f32 || rates->bytes_per_s > 0;
+    return rates_find(rates, range, cost->bytes, at) || rate_of_part(rates, range, "_causal");
+}
+
 // The interval of an axis that contains `at`, and the position in it from 0 to 1.
 static size_t locate(const double *axis, size_t count, double at, double *share)
 {
@@ -139,16 +158,6 @@ bool rates_rise(const struct rates *rates)
     return rise;
 }
 
-// Finds a part's rate, such as "attention_forward" with "_causal".
-static const struct rate *rate_of_part(const struct rates *rates, const struct range *range, const char *part)
-{
-    char name[sizeof rates->items->operation + 16];
-    if (range->queries == 0)
-        return NULL;
-    snprintf(name, sizeof name, "%s%s", range->name, part);
-    return rates_named(rates, name);
-}
-
 static double attention_part_s(const struct rate *rate, double flops, double side, const struct range *range,
                                bool min)
 {
@@ -180,8 +189,6 @@ double rates_seconds(const struct rates *rates, const struct range *range, const
     } else if (rate) {
         double amount = counts_flops(rate) ? cost->flops : cost->bytes;
         seconds = amount / (min ? rate_within(rate, at) : rate_at(rate, at));
-    } else if (!f32 && cost->flops > 0) {
-        return 0; // memory alone would not bound it
     }
     if (f32 && cost->f32_done > 0) {
         seconds = (cost->flops > 0 ? 1 - cost->f32_counted / cost->flops : 0) * seconds +

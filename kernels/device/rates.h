@@ -58,6 +58,8 @@ struct rates {
 // The rate of a range's operation, and the range's position in its grid; NULL: none.
 const struct rate *rates_find(const struct rates *rates, const struct range *range, double bytes,
                               double at[RATE_DIMENSIONS]);
+// Whether an operation's time is known, and not only a lower bound by memory: it has a rate, or computes nothing.
+bool rates_known(const struct rates *rates, const struct range *range, const struct cost *cost);
 // Interpolates linearly in the logarithms of shape and rate; constant beyond the grid.
 double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS]);
 // Seconds of an operation in a step; 0: no rate. min: a lower bound for every way to cut it.
