@@ -237,6 +237,8 @@ $(RUNS): run/%: % all
 MINUTES  ?= 10
 KILLS    ?= 1000
 TRIED     = $(BUILD)/torture/tried$(if $(EVERY),-every)
+golden: all ## write what tests/golden expects of refusals anew, for review
+	@GOLDEN=1 $(MAKE) --no-print-directory -k $(patsubst tests/golden/%,run/$(BUILD)/tests/%,$(wildcard tests/golden/*))
 torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so $(BUILD)/tests/test_kills ## let allocations of every command fail one by one for MINUTES=10, one of each call stack or EVERY=1, going on where it stopped; then KILLS=1000 of runs
 	@mkdir -p $(BUILD)/torture
 	@[ $(TRIED) -nt $(BUILD)/longbp ] || rm -f $(TRIED)
@@ -322,5 +324,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs pictures papers regress $(REGRESS) speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
+.PHONY: all help dependencies golden figures figure-programs pictures papers regress $(REGRESS) speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
 .SECONDARY:

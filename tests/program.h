@@ -1,5 +1,6 @@
 // Program: the built longbp, run by a shell in a test's scratch folder. $LONGBP names it; else it is build/longbp.
 #pragma once
+#include "tests/golden.h"
 #include "tests/scratch.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -90,14 +91,19 @@ static inline void assert_says(const struct scratch *scratch, const char *name, 
     free(text);
 }
 
-// A command that is refused prints nothing, says why, and exits with 2.
-static inline void assert_refused(const struct scratch *scratch, const char *command, const char *message)
+// A command that is refused prints nothing, says what the suite's golden text has, and exits with 2. Each command
+// of a suite has one answer.
+static inline void assert_refused(const struct scratch *scratch, const char *command)
 {
     assert_int_equal(run(scratch, command), 2);
-    char *text = text_of(scratch, "out");
-    assert_string_equal(text, "");
-    free(text);
-    assert_says(scratch, "err", message);
+    char *out = text_of(scratch, "out"), *err = text_of(scratch, "err");
+    assert_string_equal(out, "");
+    size_t length = strlen(err);
+    assert_true(length > 0 && err[length - 1] == '\n');
+    err[length - 1] = '\0';
+    golden_has(command, err);
+    free(out);
+    free(err);
 }
 
 static inline size_t line_count(const struct scratch *scratch, const char *name)

@@ -46,44 +46,11 @@ static void the_command_line_changes_axes(void **state)
     spec_free(&spec);
 }
 
+// Others are in the golden text of specs.
 static void bad_changes_are_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *axes[4], *message;
-    } cases[] = {
-        {{"contxt=1"}, "--axis contxt=1: unknown axis; did you mean 'context'? known axes: model"},
-        {{"chnk=1"}, "--axis chnk=1: unknown axis; did you mean 'chunk'?"},
-        {{"context"}, "--axis context: expected NAME=VALUE"},
-        {{"=1"}, "--axis =1: expected NAME=VALUE"},
-        {{""}, "expected NAME=VALUE"},
-        {{"context="}, "--axis context=: a value is empty"},
-        {{"context=1,,2"}, "a value is empty"},
-        {{"context=1,"}, "a value is empty"},
-        {{"context=0"}, "--axis context=0: expected a whole number of tokens >= 1, found 0"},
-        {{"context=1g"}, "expected a whole number of tokens >= 1, or one such as 32K or 1M, found '1g'"},
-        {{"context=1e400"}, "found '1e400'"},
-        {{"context=1", "context=2"}, "--axis context=2: axis 'context' is given twice"},
-        {{"method=sceo"},
-         "--axis method=sceo: unknown method entry of the spec 'sceo'; did you mean 'seco'? known names: full, "
-         "seco, spaco"},
-        {{"method=streambp"}, "unknown method entry of the spec 'streambp'"},
-        {{"method=1"}, "expected one of: full, seco, spaco; found 1"},
-        {{"method=full", "chunk=1"},
-         "--axis chunk=1: no method entry here has the option 'chunk'; methods that have it: streambp"},
-        {{"seconds=1"}, "no method entry here has the option 'seconds'; methods that have it: null"},
-        {{"chunk=-1"}, "--axis chunk=-1: expected a whole number (tokens per chunk of the context) >= 1, found -1"},
-        {{"lora={'rank': 0}"}, "--axis lora={'rank': 0}: key 'rank': expected a whole number >= 1, found 0"},
-        {{"lora={'rank': 0"}, "a value is not valid JSON"},
-        {{"drawn_chunks=1"}, "--axis drawn_chunks=1: expected a list of whole numbers, found 1"},
-        {{"method=spaco", "budget=9"},
-         "s.json:4:4: key 'method[2]': method 'spaco' at context 512: budget 9 is larger than the number of "
-         "chunks"},
-        {{"experiment=x"}, "unknown axis"},
-        {{"model=\xff"}, "not valid JSON"},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++)
-        expect_bad(SWEEP, cases[i].axes, NULL, cases[i].message);
+    expect_bad(SWEEP, (const char *const[]){"model=\xff", NULL}, NULL, "not valid JSON");
     expect_bad(SWEEP, NULL, "gpu", "--device gpu: unknown device 'gpu'; did you mean 'cuda'?");
     expect_bad(SWEEP, NULL, "", "--device : a value is empty");
     expect_bad(SWEEP, (const char *const[]){"device=cpu", NULL}, "cpu",

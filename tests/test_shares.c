@@ -50,8 +50,7 @@ static void conditions_take_the_share_or_the_number(void **state)
     sweep(scratch);
     expect_printed(scratch, "$L report r.jsonl --format csv --columns context,budget --where budget=25%", quarters);
     expect_printed(scratch, "$L report r.jsonl --format csv --columns context,budget --where budget=4", fours);
-    assert_int_equal(run(scratch, "$L report r.jsonl --where budget=33%"), 2);
-    assert_says(scratch, "err", "\"budget\" is 50%, 100%, 25% there");
+    assert_refused(scratch, "$L report r.jsonl --where budget=33%");
 }
 
 // Trials of the same share are one curve, and pairs.
