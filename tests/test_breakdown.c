@@ -99,12 +99,16 @@ static void ask_for_all(struct device *d)
     op_attention_forward(d, shape, t[0], rstd, t[1], t[2], t[3]);
     op_attention_backward(d, shape, t[6], false, &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);
     op_attention_merge(d, t[0], rstd, t[1], rstd);
+    op_attention_sink_forward(d, t[0], t[1], vector);
+    op_attention_sink_backward(d, vector, t[1], t[0], t[1], vector);
+    op_gate_forward(d, t[0], t[1], t[2]);
+    op_gate_backward(d, t[0], t[1], t[0], t[2]);
     op_swiglu_forward(d, t[0], t[1], t[2], ACTIVATION_SILU);
     op_swiglu_backward(d, t[0], t[1], t[2], ACTIVATION_SILU);
     op_embedding_forward(d, t[0], t[1], ids);
     op_embedding_backward(d, t[0], t[1], ids, -1);
-    op_cross_entropy(d, t[0], ids, one, 1, 1);
-    op_log_prob(d, rstd, rstd, tensor_none(), t[0], ids);
+    op_cross_entropy(d, t[0], ids, one, 1, 1, 0);
+    op_log_prob(d, rstd, rstd, tensor_none(), t[0], ids, 0);
     struct objective_block block = {.sequences = 2, .targets = ids, .log_prob = rstd};
     struct tensor sums = tensor_new(d, 2, 1, DTYPE_F64, CATEGORY_WORKSPACE);
     op_objective_rows(d, (struct row_terms){.kind = ROW_LIKELIHOOD}, rstd, one, block, 1, 1);
@@ -112,7 +116,7 @@ static void ask_for_all(struct device *d)
     op_sequence_costs(d, (struct sequence_terms){.kind = SEQUENCE_PAIRS}, sums, one, tensor_none(), tensor_none(),
                       1);
     tensor_free(d, &sums);
-    op_log_prob_backward(d, t[0], rstd, ids, rstd, tensor_none());
+    op_log_prob_backward(d, t[0], rstd, ids, rstd, tensor_none(), 0);
     op_adamw(d, t[0], tensor_none(), t[1], t[2], t[3], &(struct adam_step){0.1, 0.9, 0.9, 1e-8, 0, .t = 1});
     struct tensor scales = tensor_new(d, 1, 1, DTYPE_F32, CATEGORY_WORKSPACE);
     struct coded_moments moments = {tensor_rows(ids, 0, 1), tensor_rows(ids, 0, 1), scales, scales};

@@ -21,8 +21,8 @@
 // The operations that were held to their contracts, by name, and the tensors that were made for them.
 struct held {
     struct device *device;
-    const char *names[64];
-    struct tensor tensors[200];
+    const char *names[128];
+    struct tensor tensors[300];
     size_t count, tensor_count;
 };
 
@@ -140,6 +140,10 @@ static void norms(struct held *h)
     expect(h, "swiglu_forward", LIST(gate, up), LIST(product));
     op_swiglu_backward(d, gate, up, product, ACTIVATION_SILU);
     expect(h, "swiglu_backward", LIST(gate, up, product), LIST(gate, up, product));
+    op_gate_forward(d, product, up, gate);
+    expect(h, "gate_forward", LIST(up, gate), LIST(product));
+    op_gate_backward(d, product, gate, product, up);
+    expect(h, "gate_backward", LIST(gate, product, up), LIST(product, gate));
 }
 
 // Keys that some query sees, counted one by one.
@@ -180,6 +184,11 @@ static void attentions(struct held *h)
         struct tensor other = bf16(h, 18, 24), other_logsumexp = f32(h, 18, 4);
         op_attention_merge(d, o, logsumexp, other, other_logsumexp);
         expect(h, "attention_merge", LIST(o, other, logsumexp, other_logsumexp), LIST(o, logsumexp));
+        struct tensor sinks = bf16(h, 1, 4), grad_sinks = f32(h, 1, 4);
+        op_attention_sink_forward(d, o, logsumexp, sinks);
+        expect(h, "attention_sink_forward", LIST(o, logsumexp, sinks), LIST(o, logsumexp));
+        op_attention_sink_backward(d, grad_sinks, grad_o, o, logsumexp, sinks);
+        expect(h, "attention_sink_backward", LIST(grad_o, o, logsumexp, sinks, grad_sinks), LIST(grad_sinks));
     }
 }
 
@@ -212,16 +221,16 @@ static void heads(struct held *h)
     expect(h, "embedding_backward", LIST(y, y, ids), LIST(y));
     struct tensor logits = bf16(h, 6, 31), targets = i32(h, 6), loss = of(h, 1, 1, DTYPE_F64);
     struct tensor log_prob = f32(h, 6, 1), logsumexp = f32(h, 6, 1), grad = f32(h, 6, 1);
-    op_cross_entropy(d, logits, targets, loss, 1, 1);
+    op_cross_entropy(d, logits, targets, loss, 1, 1, 0);
     expect(h, "cross_entropy", LIST(logits, targets), LIST(logits));
     struct tensor whole = f32(h, 6, DISTRIBUTION), none = tensor_none();
-    op_log_prob(d, log_prob, logsumexp, none, logits, targets);
+    op_log_prob(d, log_prob, logsumexp, none, logits, targets, 0);
     expect(h, "log_prob", LIST(logits, targets), LIST(log_prob, logsumexp));
-    op_log_prob(d, log_prob, logsumexp, whole, logits, targets);
+    op_log_prob(d, log_prob, logsumexp, whole, logits, targets, 0);
     expect(h, "log_prob", LIST(logits, targets), LIST(log_prob, logsumexp, whole));
-    op_log_prob_backward(d, logits, logsumexp, targets, grad, none);
+    op_log_prob_backward(d, logits, logsumexp, targets, grad, none, 0);
     expect(h, "log_prob_backward", LIST(logits, logsumexp, targets, grad), LIST(logits));
-    op_log_prob_backward(d, logits, logsumexp, targets, grad, whole);
+    op_log_prob_backward(d, logits, logsumexp, targets, grad, whole, 0);
     expect(h, "log_prob_backward", LIST(logits, logsumexp, targets, grad, whole), LIST(logits));
     struct objective_block block = {.sequences = 2,
                                     .of = i32(h, 6),

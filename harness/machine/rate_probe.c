@@ -222,7 +222,7 @@ static void run_embedding_backward(struct probe_operands *o)
 }
 static void run_cross_entropy(struct probe_operands *o)
 {
-    op_cross_entropy(o->device, o->t[0], o->t[6], o->t[7], 1, 1);
+    op_cross_entropy(o->device, o->t[0], o->t[6], o->t[7], 1, 1, 0);
 }
 
 static void open_rope(struct probe_operands *o, const size_t *at)

@@ -78,7 +78,7 @@ static size_t keys_left_out(const struct attention_shape *s, size_t sequence)
 static void check_attention(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
 {
     const struct documents *of = &s.mask.documents;
-    CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.cap >= 0);
     CHECK(!of->starts == !of->device_starts.data && !of->prefixes == !of->device_prefixes.data);
     check_documents(of, q.rows, s.batch);
     CHECK(q.rows == s.queries * s.batch && q.cols == s.heads * s.head_dim);
@@ -407,4 +407,31 @@ void op_attention_merge(struct device *device, struct tensor o, struct tensor lo
     CHECK(tensor_count(o) == 0 || tensor_count(o) % tensor_count(logsumexp) == 0);
     RUN(device, WORK_ATTENTION_FORWARD, attention_merge, 3 * bytes(o) + 3 * bytes(logsumexp), o, logsumexp, other_o,
         other_logsumexp);
+}
+
+// Whether o has a row of `heads` heads for each row of their logsumexps.
+static bool has_heads(struct tensor o, struct tensor logsumexp, size_t heads)
+{
+    return heads > 0 && tensor_count(logsumexp) == o.rows * heads && o.cols % heads == 0;
+}
+
+void op_attention_sink_forward(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor sinks)
+{
+    if (failed(device))
+        return;
+    CHECK(sinks.rows == 1 && has_heads(o, logsumexp, sinks.cols));
+    RUN(device, WORK_ATTENTION_FORWARD, attention_sink_forward, 2 * bytes(o) + 2 * bytes(logsumexp) + bytes(sinks),
+        o, logsumexp, sinks);
+}
+
+void op_attention_sink_backward(struct device *device, struct tensor grad_sinks, struct tensor grad_o,
+                                struct tensor o, struct tensor logsumexp, struct tensor sinks)
+{
+    if (failed(device))
+        return;
+    CHECK(sinks.rows == 1 && same_shape(grad_sinks, sinks) && same_shape(grad_o, o) &&
+          has_heads(o, logsumexp, sinks.cols));
+    RUN(device, WORK_ATTENTION_BACKWARD, attention_sink_backward,
+        bytes(grad_o) + bytes(o) + bytes(logsumexp) + bytes(sinks) + 2 * bytes(grad_sinks), grad_sinks, grad_o, o,
+        logsumexp, sinks);
 }

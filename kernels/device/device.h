@@ -55,10 +55,11 @@ struct roofline {
 
 // q: [queries * batch, heads * head_dim]; k and v: at least [keys * batch, kv_heads * head_dim].
 // Row t * batch + b is token t of sequence b. Query i of a sequence has position start + i and sees the keys 0 ..
-// min(start + i, keys - 1). Query head h reads key head h / (heads / kv_heads). Scale: 1 / sqrt(head_dim).
-// Positions count from the first key passed: for a block of keys from key a of the context on, pass rows of k and v
-// from a on and subtract a from start; attention_merge combines such blocks. Devices get only two kinds: keys =
-// start + queries (causal) and keys <= start (all queries see all keys); the fronts cut other shapes. Either may
+// min(start + i, keys - 1). Query head h reads key head h / (heads / kv_heads). Scale: 1 / sqrt(head_dim). With a
+// cap a score x = q k * scale becomes cap * tanh(x / cap) before it is masked (Gemma 2, arXiv 2408.00118, section
+// 2). Positions count from the first key passed: for a block of keys from key a of the context on, pass rows of k
+// and v from a on and subtract a from start; attention_merge combines such blocks. Devices get only two kinds: keys
+// = start + queries (causal) and keys <= start (all queries see all keys); the fronts cut other shapes. Either may
 // have a mask, which hides further keys; the fronts drop masks without effect.
 //
 // Several documents of a sequence may continue one prefix, as completions continue a prompt. The prefix's tokens
@@ -85,6 +86,7 @@ struct attention_shape {
     size_t queries, start, batch, heads, kv_heads, head_dim;
     size_t keys;                // 0: start + queries
     struct attention_mask mask; // zeroed: none
+    double cap;                 // of scores; 0: none
 };
 static inline size_t attention_keys(struct attention_shape shape)
 {
@@ -308,14 +310,14 @@ typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bo
 typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
                      struct documents documents, int direction);
 
-// o = softmax(q k^T * scale + causal + mask) v;  logsumexp: [queries * batch, heads], natural logarithm. A query
-// that sees no key has o = 0 and logsumexp = -infinity.
+// S = q k^T * scale, capped, + causal + mask;  o = softmax(S) v;  logsumexp: of S, [queries * batch, heads],
+// natural logarithm. A query that sees no key has o = 0 and logsumexp = -infinity.
 typedef void attention_forward_op(struct device *device, struct attention_shape shape, struct tensor o,
                                   struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
-// P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale; grad_q = dS k, or +=
-// if accumulate; per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys only. Without accumulate grad_q
-// may be grad_o. Given o and logsumexp of attention over all keys, calls over blocks of keys add up to its
-// gradients. workspace: attention_backward_workspace bytes.
+// P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale, with a cap times 1 -
+// (S / cap)^2; grad_q = dS k, or += if accumulate; per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
+// only. Without accumulate grad_q may be grad_o. Given o and logsumexp of attention over all keys, calls over
+// blocks of keys add up to its gradients. workspace: attention_backward_workspace bytes.
 typedef void attention_backward_op(struct device *device, struct attention_shape shape, struct tensor grad_q,
                                    bool accumulate, const struct key_segment *segments, size_t segment_count,
                                    struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
@@ -326,6 +328,22 @@ typedef void attention_backward_op(struct device *device, struct attention_shape
 // the two may be -infinity (no keys). o: [n, heads * head_dim], logsumexp: n * heads.
 typedef void attention_merge_op(struct device *device, struct tensor o, struct tensor logsumexp,
                                 struct tensor other_o, struct tensor other_logsumexp);
+// Adds a sink to each row's softmax, a key of that score without a value (gpt-oss; Xiao et al. 2023, arXiv
+// 2309.17453): with m = log(exp(logsumexp) + exp(sink of the head)), o = exp(logsumexp - m) o, and logsumexp = m.
+// o: [n, heads * head_dim], logsumexp: n * heads, which may be -infinity (no keys); sinks: [1, heads].
+typedef void attention_sink_forward_op(struct device *device, struct tensor o, struct tensor logsumexp,
+                                       struct tensor sinks);
+// grad_sinks -= sum over rows of exp(sink - logsumexp) * rowsum(grad_o * o), by head, with o and logsumexp of the
+// forward. attention_backward of these o and logsumexp is that of attention with sinks.
+typedef void attention_sink_backward_op(struct device *device, struct tensor grad_sinks, struct tensor grad_o,
+                                        struct tensor o, struct tensor logsumexp, struct tensor sinks);
+
+// y = x / (1 + exp(-gate)).  All alike; y may be x.
+typedef void gate_forward_op(struct device *device, struct tensor y, struct tensor x, struct tensor gate);
+// With s = 1 / (1 + exp(-gate)): grad_x = grad_y * s and, in its place, gate = grad_y * x * s * (1 - s), its
+// gradient. grad_x may be grad_y.
+typedef void gate_backward_op(struct device *device, struct tensor grad_x, struct tensor gate, struct tensor grad_y,
+                              struct tensor x);
 
 // Activation of a gate g: g / (1 + exp(-z)), with z = g for SiLU and z = 2 sqrt(2 / pi) (g + 0.044715 g^3) for the
 // tanh form of GELU (Hendrycks & Gimpel 2016).
@@ -395,18 +413,19 @@ typedef void embedding_forward_op(struct device *device, struct tensor y, struct
 typedef void embedding_backward_op(struct device *device, struct tensor grad_table, struct tensor grad_y,
                                    struct tensor ids, int32_t padding);
 // For every row with targets[r] >= 0:  loss += loss_weight * (logsumexp(logits) - logits[target]) and
-// logits = grad_weight * (softmax(logits) - onehot(target)). Rows without a target become 0.
-// logits: [n, vocab], targets: [n, 1] i32, loss: [1, 1] f64
+// logits = grad_weight * (softmax(logits) - onehot(target)). Rows without a target become 0. With a cap above 0 the
+// logits are y = cap * tanh(logits / cap), and the gradient, that of the uncapped ones, has the factor 1 - (y /
+// cap)^2. logits: [n, vocab], targets: [n, 1] i32, loss: [1, 1] f64
 typedef void cross_entropy_op(struct device *device, struct tensor logits, struct tensor targets,
-                              struct tensor loss, double loss_weight, double grad_weight);
+                              struct tensor loss, double loss_weight, double grad_weight, double cap);
 
 // The same in three operations, for objectives that are another function of the log-probs. log_prob, logsumexp and
 // grad: [n, 1], in the statistics' dtype. Rows without a target get log_prob, logsumexp, grad and logits 0.
 // logsumexp = log(sum over the row of exp(logits)), log_prob = logits[target] - logsumexp. distribution: [n,
 // DISTRIBUTION] (kernels/device/row_objective.h): OF_MEAN = the row's mean of log p, OF_ENTROPY = -sum of p log p,
-// p = softmax(logits), the rest 0; no tensor: not computed.
+// p = softmax(logits), the rest 0; no tensor: not computed. cap: as above, for both.
 typedef void log_prob_op(struct device *device, struct tensor log_prob, struct tensor logsumexp,
-                         struct tensor distribution, struct tensor logits, struct tensor targets);
+                         struct tensor distribution, struct tensor logits, struct tensor targets, double cap);
 // A block of rows and the inputs of objectives. No tensor: not given. of: [n, 1] i32, each row's sequence; not
 // given: (first + r) % sequences. log_prob, weights, shares, old, reference: [n, 1]; advantages: [sequences, 1], or
 // in its place token_advantages: [n, 1]; all in the statistics' dtype. shares: a row's weight in its sequence's
@@ -444,7 +463,8 @@ typedef void sequence_costs_op(struct device *device, struct sequence_terms term
 // logits = grad * (onehot(target) - softmax); with a distribution that objective_rows has replaced, grad *
 // onehot(target) + p (OF_SOFTMAX - OF_ENTROPY log p) + OF_MEAN / vocabulary
 typedef void log_prob_backward_op(struct device *device, struct tensor logits, struct tensor logsumexp,
-                                  struct tensor targets, struct tensor grad, struct tensor distribution);
+                                  struct tensor targets, struct tensor grad, struct tensor distribution,
+                                  double cap);
 
 // Updates of weights (kernels/device/update.h). master: unrounded w in the accumulator dtype, which is updated and
 // then rounded to w; no tensor: w is updated. g, m, v: in the accumulator dtype or w's, m and v alike.
@@ -475,7 +495,8 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
     OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(accumulate) OPERATION(scale) \
     OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
-    OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
+    OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(attention_sink_forward) \
+    OPERATION(attention_sink_backward) OPERATION(gate_forward) OPERATION(gate_backward) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
     OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \
     OPERATION(sgd) \

@@ -224,6 +224,23 @@ void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor
     RUN(device, WORK_SWIGLU, swiglu_backward, 6 * bytes(grad_y), gate, up, grad_y, activation);
 }
 
+void op_gate_forward(struct device *device, struct tensor y, struct tensor x, struct tensor gate)
+{
+    if (failed(device))
+        return;
+    CHECK(same_shape(y, x) && same_shape(y, gate));
+    RUN(device, WORK_SWIGLU, gate_forward, 3 * bytes(y), y, x, gate);
+}
+
+void op_gate_backward(struct device *device, struct tensor grad_x, struct tensor gate, struct tensor grad_y,
+                      struct tensor x)
+{
+    if (failed(device))
+        return;
+    CHECK(same_shape(grad_x, gate) && same_shape(grad_x, grad_y) && same_shape(grad_x, x));
+    RUN(device, WORK_SWIGLU, gate_backward, 5 * bytes(grad_x), grad_x, gate, grad_y, x);
+}
+
 void op_embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
 {
     if (failed(device))
@@ -243,13 +260,13 @@ void op_embedding_backward(struct device *device, struct tensor grad_table, stru
 }
 
 void op_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
-                      double loss_weight, double grad_weight)
+                      double loss_weight, double grad_weight, double cap)
 {
     if (failed(device))
         return;
-    CHECK(logits.rows == tensor_count(targets) && tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
+    CHECK(logits.rows == tensor_count(targets) && tensor_count(loss) == 1 && loss.dtype == DTYPE_F64 && cap >= 0);
     RUN(device, WORK_HEAD, cross_entropy, 2 * bytes(logits) + bytes(targets), logits, targets, loss, loss_weight,
-        grad_weight);
+        grad_weight, cap);
 }
 
 static bool is_statistic(const struct device *device, struct tensor t, size_t rows)
@@ -263,15 +280,15 @@ static bool is_distribution(const struct device *device, struct tensor t, size_t
 }
 
 void op_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor distribution,
-                 struct tensor logits, struct tensor targets)
+                 struct tensor logits, struct tensor targets, double cap)
 {
     if (failed(device))
         return;
-    CHECK(logits.rows == tensor_count(targets) && is_statistic(device, log_prob, logits.rows) &&
+    CHECK(logits.rows == tensor_count(targets) && cap >= 0 && is_statistic(device, log_prob, logits.rows) &&
           is_statistic(device, logsumexp, logits.rows) && is_distribution(device, distribution, logits.rows));
     RUN(device, WORK_HEAD, log_prob,
         bytes(logits) + bytes(targets) + bytes(log_prob) + bytes(logsumexp) + bytes(distribution), log_prob,
-        logsumexp, distribution, logits, targets);
+        logsumexp, distribution, logits, targets, cap);
 }
 
 static bool is_loss(struct tensor loss)
@@ -340,15 +357,15 @@ void op_sequence_costs(struct device *device, struct sequence_terms terms, struc
 }
 
 void op_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
-                          struct tensor targets, struct tensor grad, struct tensor distribution)
+                          struct tensor targets, struct tensor grad, struct tensor distribution, double cap)
 {
     if (failed(device))
         return;
-    CHECK(logits.rows == tensor_count(targets) && is_statistic(device, logsumexp, logits.rows) &&
+    CHECK(logits.rows == tensor_count(targets) && cap >= 0 && is_statistic(device, logsumexp, logits.rows) &&
           is_statistic(device, grad, logits.rows) && is_distribution(device, distribution, logits.rows));
     RUN(device, WORK_HEAD, log_prob_backward,
         2 * bytes(logits) + bytes(logsumexp) + bytes(targets) + bytes(grad) + bytes(distribution), logits,
-        logsumexp, targets, grad, distribution);
+        logsumexp, targets, grad, distribution, cap);
 }
 
 // Checks w, or the master updated in its place, and the gradient.

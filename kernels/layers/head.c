@@ -40,7 +40,7 @@ static void write_log_probs(struct device *device, struct tensor logits, struct 
                             struct tensor log_prob)
 {
     struct tensor logsumexp = tensor_new(device, logits.rows, 1, log_prob.dtype, CATEGORY_LOGITS);
-    op_log_prob(device, log_prob, logsumexp, tensor_none(), logits, targets);
+    op_log_prob(device, log_prob, logsumexp, tensor_none(), logits, targets, 0);
     tensor_free(device, &logsumexp);
 }
 

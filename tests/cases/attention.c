@@ -1,7 +1,7 @@
 // Attention against a softmax written out: tiles, tiles and a remainder, one query, keys before, groups of heads,
-// gradients of some keys, windows, documents and prefixes that they continue. Rows of the cache that no query sees
-// are NaN. Growth: a score is a sum over head_dim, a row of P one over keys, a gradient of the scores a difference
-// of two.
+// gradients of some keys, windows, documents and prefixes that they continue, capped scores; and its sinks. Rows of
+// the cache that no query sees are NaN. Growth: a score is a sum over head_dim, a row of P one over keys, a
+// gradient of the scores a difference of two.
 #include "kernels/cuda/workspace.h"
 #include "tests/cases/attention_reference.h"
 #include <string.h>
@@ -15,60 +15,60 @@ struct problem {
 };
 
 static const struct problem problems[] = {
-    {{1, 0, 1, 1, 1, 2, 0, {0}}, 0, {{0}}},
-    {{1, 0, 3, 4, 2, 16, 0, {0}}, 0, {{0}}},
-    {{1, 70, 2, 4, 2, 32, 0, {0}}, 0, {{0}}}, // one query against a prefix
-    {{1, 300, 1, 8, 1, 64, 0, {0}}, 0, {{0}}},
-    {{1, 70, 1, 8, 2, 128, 0, {0}}, 1, {{0, 50}}},
-    {{5, 3, 3, 14, 2, 64, 0, {0}}, 0, {{0}}},
-    {{9, 5, 7, 4, 2, 6, 0, {0}}, 0, {{0}}},  // head_dim that is no multiple of 4
-    {{9, 5, 19, 4, 2, 6, 0, {0}}, 0, {{0}}}, // more pairs than the CPU runs at a time
-    {{32, 0, 1, 2, 2, 64, 0, {0}}, 0, {{0}}},
-    {{64, 0, 1, 2, 1, 64, 0, {0}}, 0, {{0}}},  // one tile
-    {{65, 0, 1, 2, 1, 64, 0, {0}}, 0, {{0}}},  // and one key more
-    {{128, 0, 1, 2, 1, 16, 0, {0}}, 0, {{0}}}, // several
-    {{257, 0, 1, 4, 4, 16, 0, {0}}, 0, {{0}}},
-    {{70, 61, 2, 6, 2, 32, 0, {0}}, 0, {{0}}},  // groups of 3 heads
-    {{50, 40, 1, 2, 1, 128, 0, {0}}, 0, {{0}}}, // longer heads, full and padded
-    {{40, 30, 1, 2, 1, 80, 0, {0}}, 0, {{0}}},
-    {{37, 13, 1, 2, 1, 256, 0, {0}}, 0, {{0}}},
-    {{20, 0, 1, 1, 1, 130, 0, {0}}, 0, {{0}}},
-    {{150, 20, 3, 4, 2, 80, 0, {0}}, 0, {{0}}},
-    {{65, 31, 2, 3, 1, 40, 0, {0}}, 0, {{0}}},
-    {{100, 28, 3, 8, 1, 32, 0, {0}}, 0, {{0}}}, // all heads on one key head
-    {{40, 100, 2, 71, 1, 2, 0, {0}}, 0, {{0}}}, // rows of a token cross query blocks
-    {{129, 63, 1, 4, 2, 32, 0, {0}}, 0, {{0}}},
-    {{40, 100, 1, 4, 2, 64, 0, {0}}, 1, {{100, 40}}},        // no gradient for the prefix
-    {{70, 60, 2, 2, 1, 16, 0, {0}}, 2, {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
-    {{150, 130, 1, 4, 4, 80, 0, {0}}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
-    {{64, 64, 1, 2, 1, 128, 0, {0}}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
-    {{40, 40, 1, 2, 1, 32, 0, {0}}, 2, {{10, 0}, {30, 12}}},             // an empty one
-    {{50, 100, 1, 2, 2, 64, 0, {0}}, 1, {{130, 0}}},
-    {{129, 63, 2, 8, 2, 128, 0, {0}}, 2, {{1, 31}, {62, 66}}},
-    {{300, 211, 2, 4, 2, 32, 0, {0}}, 2, {{1, 105}, {210, 151}}},
-    {{300, 211, 1, 14, 2, 64, 0, {0}}, 0, {{0}}},
-    {{513, 1, 1, 4, 4, 64, 0, {0}}, 1, {{1, 513}}},
+    {{1, 0, 1, 1, 1, 2, 0, {0}, 0}, 0, {{0}}},
+    {{1, 0, 3, 4, 2, 16, 0, {0}, 0}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 0, {0}, 0}, 0, {{0}}}, // one query against a prefix
+    {{1, 300, 1, 8, 1, 64, 0, {0}, 0}, 0, {{0}}},
+    {{1, 70, 1, 8, 2, 128, 0, {0}, 0}, 1, {{0, 50}}},
+    {{5, 3, 3, 14, 2, 64, 0, {0}, 0}, 0, {{0}}},
+    {{9, 5, 7, 4, 2, 6, 0, {0}, 0}, 0, {{0}}},  // head_dim that is no multiple of 4
+    {{9, 5, 19, 4, 2, 6, 0, {0}, 0}, 0, {{0}}}, // more pairs than the CPU runs at a time
+    {{32, 0, 1, 2, 2, 64, 0, {0}, 0}, 0, {{0}}},
+    {{64, 0, 1, 2, 1, 64, 0, {0}, 0}, 0, {{0}}},  // one tile
+    {{65, 0, 1, 2, 1, 64, 0, {0}, 0}, 0, {{0}}},  // and one key more
+    {{128, 0, 1, 2, 1, 16, 0, {0}, 0}, 0, {{0}}}, // several
+    {{257, 0, 1, 4, 4, 16, 0, {0}, 0}, 0, {{0}}},
+    {{70, 61, 2, 6, 2, 32, 0, {0}, 0}, 0, {{0}}},  // groups of 3 heads
+    {{50, 40, 1, 2, 1, 128, 0, {0}, 0}, 0, {{0}}}, // longer heads, full and padded
+    {{40, 30, 1, 2, 1, 80, 0, {0}, 0}, 0, {{0}}},
+    {{37, 13, 1, 2, 1, 256, 0, {0}, 0}, 0, {{0}}},
+    {{20, 0, 1, 1, 1, 130, 0, {0}, 0}, 0, {{0}}},
+    {{150, 20, 3, 4, 2, 80, 0, {0}, 0}, 0, {{0}}},
+    {{65, 31, 2, 3, 1, 40, 0, {0}, 0}, 0, {{0}}},
+    {{100, 28, 3, 8, 1, 32, 0, {0}, 0}, 0, {{0}}}, // all heads on one key head
+    {{40, 100, 2, 71, 1, 2, 0, {0}, 0}, 0, {{0}}}, // rows of a token cross query blocks
+    {{129, 63, 1, 4, 2, 32, 0, {0}, 0}, 0, {{0}}},
+    {{40, 100, 1, 4, 2, 64, 0, {0}, 0}, 1, {{100, 40}}},        // no gradient for the prefix
+    {{70, 60, 2, 2, 1, 16, 0, {0}, 0}, 2, {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
+    {{150, 130, 1, 4, 4, 80, 0, {0}, 0}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
+    {{64, 64, 1, 2, 1, 128, 0, {0}, 0}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
+    {{40, 40, 1, 2, 1, 32, 0, {0}, 0}, 2, {{10, 0}, {30, 12}}},             // an empty one
+    {{50, 100, 1, 2, 2, 64, 0, {0}, 0}, 1, {{130, 0}}},
+    {{129, 63, 2, 8, 2, 128, 0, {0}, 0}, 2, {{1, 31}, {62, 66}}},
+    {{300, 211, 2, 4, 2, 32, 0, {0}, 0}, 2, {{1, 105}, {210, 151}}},
+    {{300, 211, 1, 14, 2, 64, 0, {0}, 0}, 0, {{0}}},
+    {{513, 1, 1, 4, 4, 64, 0, {0}, 0}, 1, {{1, 513}}},
     // Beyond one block of queries and one of keys.
-    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64, 0, {0}}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64, 0, {0}}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64, 0, {0}}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES / 4, 2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1, 1, 4, 2, 64, 0, {0}},
+    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64, 0, {0}, 0}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64, 0, {0}, 0}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64, 0, {0}, 0}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES / 4, 2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1, 1, 4, 2, 64, 0, {0}, 0},
      1,
      {{CUDA_ATTENTION_KEYS / 2, CUDA_ATTENTION_KEYS}}},
-    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64, 0, {0}},
+    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64, 0, {0}, 0},
      2,
      {{33, 33}, {100, 2 * CUDA_ATTENTION_QUERIES + 1}}},
     // Some of the keys: all for every query, for some, one key, and a tile and a remainder.
-    {{37, 100, 1, 4, 2, 64, 64, {0}}, 0, {{0}}},
-    {{70, 90, 2, 6, 2, 32, 91, {0}}, 0, {{0}}},
-    {{70, 20, 2, 4, 2, 32, 50, {0}}, 0, {{0}}},
-    {{130, 3, 1, 4, 1, 80, 70, {0}}, 2, {{1, 31}, {60, 10}}},
-    {{5, 3, 3, 2, 2, 16, 1, {0}}, 0, {{0}}},
-    {{1, 70, 2, 4, 2, 32, 33, {0}}, 1, {{3, 20}}},
-    {{200, 300, 1, 4, 2, 128, 129, {0}}, 1, {{100, 29}}},
-    {{64, 0, 1, 2, 1, 64, 40, {0}}, 0, {{0}}},
+    {{37, 100, 1, 4, 2, 64, 64, {0}, 0}, 0, {{0}}},
+    {{70, 90, 2, 6, 2, 32, 91, {0}, 0}, 0, {{0}}},
+    {{70, 20, 2, 4, 2, 32, 50, {0}, 0}, 0, {{0}}},
+    {{130, 3, 1, 4, 1, 80, 70, {0}, 0}, 2, {{1, 31}, {60, 10}}},
+    {{5, 3, 3, 2, 2, 16, 1, {0}, 0}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 33, {0}, 0}, 1, {{3, 20}}},
+    {{200, 300, 1, 4, 2, 128, 129, {0}, 0}, 1, {{100, 29}}},
+    {{64, 0, 1, 2, 1, 64, 40, {0}, 0}, 0, {{0}}},
     // Blocks of queries, of keys, and what those leave of a tile; a tile, and less than that.
-    {{2 * CUDA_ATTENTION_QUERIES + 1, 3 * CUDA_ATTENTION_KEYS, 1, 4, 2, 32, 2 * CUDA_ATTENTION_KEYS, {0}},
+    {{2 * CUDA_ATTENTION_QUERIES + 1, 3 * CUDA_ATTENTION_KEYS, 1, 4, 2, 32, 2 * CUDA_ATTENTION_KEYS, {0}, 0},
      0,
      {{0}}},
     {{CUDA_ATTENTION_QUERIES + 3,
@@ -78,17 +78,18 @@ static const struct problem problems[] = {
       2,
       16,
       CUDA_ATTENTION_KEYS + 2 * CUDA_ATTENTION_TILE + 3,
-      {0}},
+      {0},
+      0},
      2,
      {{1, CUDA_ATTENTION_TILE}, {CUDA_ATTENTION_KEYS + 1, 2 * CUDA_ATTENTION_TILE + 1}}},
-    {{9, 300, 1, 4, 4, 64, 2 * CUDA_ATTENTION_TILE + 1, {0}}, 1, {{0, 2 * CUDA_ATTENTION_TILE}}},
-    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE, {0}}, 0, {{0}}},
-    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE - 1, {0}}, 0, {{0}}},
+    {{9, 300, 1, 4, 4, 64, 2 * CUDA_ATTENTION_TILE + 1, {0}, 0}, 1, {{0, 2 * CUDA_ATTENTION_TILE}}},
+    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE, {0}, 0}, 0, {{0}}},
+    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE - 1, {0}, 0}, 0, {{0}}},
     // Keys that a forward cuts into ranges, in parts.
-    {{CUDA_ATTENTION_TILE, 44 * CUDA_ATTENTION_TILE + 5, 1, 4, 2, 64, 0, {0}}, 1, {{3, 5}}},
-    {{CUDA_ATTENTION_TILE, 48 * CUDA_ATTENTION_TILE, 2, 2, 2, 32, 40 * CUDA_ATTENTION_TILE, {0}}, 1, {{3, 5}}},
+    {{CUDA_ATTENTION_TILE, 44 * CUDA_ATTENTION_TILE + 5, 1, 4, 2, 64, 0, {0}, 0}, 1, {{3, 5}}},
+    {{CUDA_ATTENTION_TILE, 48 * CUDA_ATTENTION_TILE, 2, 2, 2, 32, 40 * CUDA_ATTENTION_TILE, {0}, 0}, 1, {{3, 5}}},
     // More segments than one launch of CUDA's own kernels takes.
-    {{10, 80, 1, 1, 1, 16, 0, {0}},
+    {{10, 80, 1, 1, 1, 16, 0, {0}, 0},
      SEGMENTS_MAX,
      {{0, 1},  {2, 1},  {4, 1},  {6, 1},  {8, 1},  {10, 1}, {12, 1}, {14, 1}, {16, 1}, {18, 1},
       {20, 1}, {22, 1}, {24, 1}, {26, 1}, {28, 1}, {30, 1}, {32, 1}, {34, 1}, {36, 1}, {38, 1},
@@ -140,9 +141,10 @@ static void set_documents(struct cases *c, struct attention *a, struct masking m
 }
 
 static struct attention attention_new(struct cases *c, const struct problem *p, struct masking m,
-                                      double q_deviation)
+                                      double q_deviation, double cap)
 {
     struct attention_shape s = p->shape;
+    s.cap = cap;
     struct attention a = {.s = s,
                           .rows = s.queries * s.batch,
                           .keys = attention_keys(s) * s.batch,
@@ -182,9 +184,9 @@ static void run_forward(struct cases *c, const struct attention *a)
 
 // q_deviation 0: equal scores. 100 and more: rows that one key rules, and scores that no exponential in f32 holds.
 static void check_forward(struct cases *c, const struct problem *p, struct masking m, double q_deviation,
-                          bool reverse)
+                          bool reverse, double cap)
 {
-    struct attention a = attention_new(c, p, m, q_deviation);
+    struct attention a = attention_new(c, p, m, q_deviation, cap);
     c->device->reverse_sums = reverse;
     run_forward(c, &a);
     c->device->reverse_sums = false;
@@ -206,15 +208,18 @@ void attention_forward_cases(struct cases *c)
 {
     for (size_t i = 0; i < PROBLEMS; i++) {
         if (!is_left_out(c, problems[i].shape)) {
-            check_forward(c, &problems[i], unmasked, 1, i % 5 == 0);
-            check_forward(c, &problems[i], maskings[i % MASKINGS], 1, i % 5 == 1);
-            check_forward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, i % 5 == 2);
+            check_forward(c, &problems[i], unmasked, 1, i % 5 == 0, 0);
+            check_forward(c, &problems[i], maskings[i % MASKINGS], 1, i % 5 == 1, 0);
+            check_forward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, i % 5 == 2, 0);
             if (i % 4 == 1) {
-                check_forward(c, &problems[i], unmasked, 1, i % 5);
-                check_forward(c, &problems[i], unmasked, 1000, i % 8 == 1);
-                check_forward(c, &problems[i], maskings[(i + 2) % MASKINGS], 1000, i % 8 == 1);
-                check_forward(c, &problems[i], unmasked, 0, false);
+                check_forward(c, &problems[i], unmasked, 1, i % 5, 0);
+                check_forward(c, &problems[i], unmasked, 1000, i % 8 == 1, 0);
+                check_forward(c, &problems[i], maskings[(i + 2) % MASKINGS], 1000, i % 8 == 1, 0);
+                check_forward(c, &problems[i], unmasked, 0, false, 0);
             }
+            check_forward(c, &problems[i], i % 2 ? unmasked : maskings[(i + 3) % MASKINGS], 1, i % 3 == 0, 1.5);
+            if (i % 4 == 2)
+                check_forward(c, &problems[i], unmasked, 1000, i % 8 == 2, 50);
         }
     }
 }
@@ -260,11 +265,11 @@ static void run_backward(struct cases *c, const struct attention *a, enum write 
 }
 
 static void check_backward(struct cases *c, const struct problem *p, struct masking m, double q_deviation,
-                           enum write write, enum dtype dtype)
+                           enum write write, enum dtype dtype, double cap)
 {
     if (!masking_is_seeing(p->shape, m))
         return;
-    struct attention a = attention_new(c, p, m, q_deviation);
+    struct attention a = attention_new(c, p, m, q_deviation, cap);
     make_gradients(c, &a, write, dtype);
     size_t q_count = a.rows * a.q_cols, k_count = a.keys * a.k_cols, at = (size_t)(p - problems);
     double *grads = calloc(q_count + 2 * k_count + 1, sizeof *grads), *grad_k = grads + q_count;
@@ -302,9 +307,9 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
 // sums are the same sums with other rounding errors.
 static void check_bits(struct cases *c, size_t head_dim)
 {
-    const struct problem one = {{100, 90, 1, 4, 2, head_dim, 0, {0}}, 0, {{0}}};
-    const struct problem two = {{100, 90, 1, 4, 2, head_dim, 0, {0}}, 2, {{10, 33}, {70, 90}}};
-    struct attention all = attention_new(c, &one, unmasked, 1), some = attention_new(c, &two, unmasked, 1);
+    const struct problem one = {{100, 90, 1, 4, 2, head_dim, 0, {0}, 0}, 0, {{0}}};
+    const struct problem two = {{100, 90, 1, 4, 2, head_dim, 0, {0}, 0}, 2, {{10, 33}, {70, 90}}};
+    struct attention all = attention_new(c, &one, unmasked, 1, 0), some = attention_new(c, &two, unmasked, 1, 0);
     struct attention *both[] = {&all, &some};
     double *found[2][2], *q[3];
     for (size_t n = 0; n < 2; n++) {
@@ -355,23 +360,27 @@ void attention_backward_cases(struct cases *c)
     for (size_t i = 0; i < PROBLEMS; i++) {
         if (is_left_out(c, problems[i].shape))
             continue;
-        check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[i % 4 == 3 ? kinds - 1 : 0]);
+        check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[i % 4 == 3 ? kinds - 1 : 0], 0);
         check_backward(c, &problems[i], maskings[i % MASKINGS], 1, (enum write)(i % 2),
-                       dtypes[i % 4 == 1 && problems[i].shape.keys == 0 ? kinds - 1 : 0]);
-        check_backward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, ADDED, dtypes[0]);
+                       dtypes[i % 4 == 1 && problems[i].shape.keys == 0 ? kinds - 1 : 0], 0);
+        check_backward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, ADDED, dtypes[0], 0);
         if (i % 4 == 0 || problems[i].shape.keys > 0)
-            check_backward(c, &problems[i], unmasked, 1, ADDED, dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1, ADDED, dtypes[0], 0);
         if (i % 6 == 2)
-            check_backward(c, &problems[i], unmasked, 1000, i % 4 == 2 ? OVER_GRAD_O : OVER_NAN, dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1000, i % 4 == 2 ? OVER_GRAD_O : OVER_NAN, dtypes[0], 0);
+        check_backward(c, &problems[i], i % 2 ? maskings[(i + 3) % MASKINGS] : unmasked, 1, (enum write)(i % 3),
+                       dtypes[0], 1.5);
+        if (i % 5 == 2)
+            check_backward(c, &problems[i], unmasked, 1000, i % 2 ? OVER_GRAD_O : OVER_NAN, dtypes[0], 50);
         if (i % 3 == 0) { // bf16 in sums of one order, where the device has another way for that
             c->device->deterministic = true;
-            check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0], i % 2 ? 0 : 1.5);
             c->device->deterministic = false;
         }
         if (i % 3 == 1) {
             c->device->reverse_sums = true;
-            check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0]);
-            check_backward(c, &problems[i], maskings[(i + 2) % MASKINGS], 1, (enum write)(i % 2), dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0], 0);
+            check_backward(c, &problems[i], maskings[(i + 2) % MASKINGS], 1, (enum write)(i % 2), dtypes[0], 0);
             c->device->reverse_sums = false;
         }
     }
@@ -413,6 +422,82 @@ void attention_merge_cases(struct cases *c)
         }
         case_check(c, o, 1, 2048, "o"); // a logsumexp of 2000 has so many epsilon, which exp makes relative
         case_check(c, statistic, 0, 4, "logsumexp");
+        case_end(c);
+    }
+}
+
+// ---- sinks
+
+static const size_t sink_shapes[][3] = {{1, 1, 1}, {3, 2, 6}, {37, 4, 64}, {65, 3, 80}, {300, 8, 128}, {40, 71, 2}};
+#define SINK_SHAPES (sizeof sink_shapes / sizeof *sink_shapes)
+
+// Sinks from one that no row sees to one that all see alone, and logsumexps of no key and that no exponential
+// holds.
+static void make_sinks(struct cases *c, size_t n, size_t heads, struct operand **logsumexp, struct operand **sinks)
+{
+    *logsumexp = case_random_in(c, case_sums(c), n, heads, 3, "logsumexp");
+    *sinks = case_random(c, 1, heads, 3, "sinks");
+    for (size_t h = 0; h < heads; h++)
+        (*sinks)->values[h] += h % 4 == 2 ? -40 : h % 4 == 3 ? 30 : 0;
+    for (size_t i = 0; i < n * heads; i++) {
+        double moved = i % 11 == 4 ? 2000 : 0;
+        (*logsumexp)->values[i] = dtype_round((*logsumexp)->values[i] + moved, case_sums(c));
+    }
+    for (size_t h = 0; h < heads; h++)
+        (*sinks)->values[h] = dtype_round((*sinks)->values[h], (*sinks)->tensor.dtype);
+}
+
+void attention_sink_forward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < SINK_SHAPES; s++) {
+        size_t n = sink_shapes[s][0], heads = sink_shapes[s][1], dim = sink_shapes[s][2];
+        if (case_is_too_large(c, (double)(n * heads * dim)))
+            continue;
+        c->offset = s % 2;
+        struct operand *o = case_random(c, n, heads * dim, 1, "o"), *logsumexp, *sinks;
+        make_sinks(c, n, heads, &logsumexp, &sinks);
+        for (size_t i = 3; i < n * heads; i += 7)
+            logsumexp->values[i] = -INFINITY;
+        CASE_RUN(c, op_attention_sink_forward(c->device, o->tensor, logsumexp->tensor, sinks->tensor));
+        for (size_t i = 0; i < n * heads; i++) {
+            double a = logsumexp->values[i], sink = sinks->values[i % heads], largest = fmax(a, sink);
+            double m = largest + log(exp(a - largest) + exp(sink - largest));
+            for (size_t d = i * dim; d < (i + 1) * dim; d++)
+                o->values[d] *= exp(a - m);
+            logsumexp->values[i] = m;
+        }
+        case_check(c, o, 1, 64, "o");
+        case_check(c, logsumexp, 0, 4, "logsumexp");
+        case_end(c);
+    }
+}
+
+void attention_sink_backward_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t s = 0; s < kinds * SINK_SHAPES; s++) {
+        const size_t *shape = sink_shapes[s / kinds];
+        size_t n = shape[0], heads = shape[1], dim = shape[2];
+        if (case_is_too_large(c, (double)(n * heads * dim)))
+            continue;
+        c->offset = s % 2;
+        struct operand *o = case_random(c, n, heads * dim, 1, "o"), *logsumexp, *sinks;
+        struct operand *grad_o = case_random(c, n, heads * dim, 1, "grad_o");
+        struct operand *grad = case_random_in(c, dtypes[s % kinds], 1, heads, 1, "grad_sinks");
+        make_sinks(c, n, heads, &logsumexp, &sinks);
+        for (size_t i = 0; i < n * heads; i++) // of the forward: no less than the sink
+            logsumexp->values[i] =
+                dtype_round(fmax(logsumexp->values[i], sinks->values[i % heads]) + 0.1, case_sums(c));
+        CASE_RUN(c, op_attention_sink_backward(c->device, grad->tensor, grad_o->tensor, o->tensor,
+                                               logsumexp->tensor, sinks->tensor));
+        for (size_t i = 0; i < n * heads; i++) {
+            double delta = 0;
+            for (size_t d = i * dim; d < (i + 1) * dim; d++)
+                delta += grad_o->values[d] * o->values[d];
+            grad->values[i % heads] -= exp(sinks->values[i % heads] - logsumexp->values[i]) * delta;
+        }
+        case_check(c, grad, dtypes[s % kinds] == c->device->ops->dtype, 8 * case_growth(n * dim), "grad_sinks");
         case_end(c);
     }
 }

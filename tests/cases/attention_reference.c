@@ -49,6 +49,16 @@ static double dot(const double *a, const double *b, size_t count)
     return sum;
 }
 
+// A score of x = q k / sqrt(D), and its derivative.
+static double score(const struct attention *a, double x)
+{
+    return a->s.cap > 0 ? a->s.cap * tanh(x / a->s.cap) : x;
+}
+static double score_slope(const struct attention *a, double x)
+{
+    return a->s.cap > 0 ? pow(cosh(x / a->s.cap), -2) : 1;
+}
+
 // One row of P, into `row`, 0 where the query does not see a key, and its logsumexp; how many there are. head: of
 // q's rows, [rows, heads].
 static size_t probabilities(const struct attention *a, size_t t, size_t b, size_t h, double *row, double *logsumexp)
@@ -61,7 +71,7 @@ static size_t probabilities(const struct attention *a, size_t t, size_t b, size_
         const double *key = a->k->values + ((j * s.batch + b) * s.kv_heads + g) * s.head_dim;
         row[j] = -INFINITY;
         if (sees(a->mask, s.start + t, j, b)) {
-            row[j] = dot(a->q->values + head * s.head_dim, key, s.head_dim) / sqrt((double)s.head_dim);
+            row[j] = score(a, dot(a->q->values + head * s.head_dim, key, s.head_dim) / sqrt((double)s.head_dim));
             largest = row[j] > largest ? row[j] : largest;
         }
     }
@@ -115,7 +125,9 @@ static void grad_queries(const struct attention *a, double *grad_q, double *logs
         delta[i] = dot(grad_o, a->o->values + i * dim, dim);
         for (size_t j = 0; j < count; j++) {
             size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
-            double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta[i]) / sqrt((double)dim);
+            double x = dot(a->q->values + i * dim, a->k->values + key, dim) / sqrt((double)dim);
+            double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta[i]) * score_slope(a, x);
+            grad_score /= sqrt((double)dim);
             add(grad_q + i * dim, grad_score, a->k->values + key, dim);
         }
         free(row);
@@ -135,8 +147,9 @@ static void grad_keys(const struct attention *a, size_t b, size_t g, struct keys
         for (size_t j = keys.start; j < keys.start + keys.count && j <= s.start + t; j++) {
             size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
             if (sees(a->mask, s.start + t, j, b)) {
-                double p = exp(dot(q, a->k->values + key, dim) * scale - logsumexp[row]);
-                double grad_score = p * (dot(grad_o, a->v->values + key, dim) - delta[row]) * scale;
+                double x = dot(q, a->k->values + key, dim) * scale, p = exp(score(a, x) - logsumexp[row]);
+                double grad_score = p * (dot(grad_o, a->v->values + key, dim) - delta[row]) * score_slope(a, x);
+                grad_score *= scale;
                 add(grad_k + key, grad_score, q, dim);
                 add(grad_v + key, p, grad_o, dim);
             }

@@ -25,6 +25,20 @@ static double logsumexp_of(const double *row, size_t vocab)
     return largest + log(sum);
 }
 
+// Caps of logits, from variants 2 * SHAPES on.
+static double cap_of(size_t variant)
+{
+    return variant < 2 * SHAPES ? 0 : 3;
+}
+static double capped(double x, double cap)
+{
+    return cap > 0 ? cap * tanh(x / cap) : x;
+}
+static double cap_slope(double x, double cap)
+{
+    return cap > 0 ? pow(cosh(x / cap), -2) : 1;
+}
+
 // By log p, said once more.
 static void distribution_of(double *of, const double *row, size_t vocab)
 {
@@ -37,13 +51,14 @@ static void distribution_of(double *of, const double *row, size_t vocab)
     }
 }
 
-// With the rows' distributions and without.
+// With the rows' distributions and without, capped and not.
 void log_prob_cases(struct cases *c)
 {
-    for (size_t variant = 0; variant < 2 * SHAPES; variant++) {
-        size_t s = variant / 2, n = shapes[s][0], vocab = shapes[s][1];
+    for (size_t variant = 0; variant < 4 * SHAPES; variant++) {
+        size_t s = variant / 2 % SHAPES, n = shapes[s][0], vocab = shapes[s][1];
         if (case_is_too_large(c, (double)(n * vocab)))
             continue;
+        double cap = cap_of(variant);
         struct operand *targets = case_integers(c, n, -1, (int32_t)vocab);
         c->offset = s % 3 == 1;
         struct operand *logits = random_logits(c, n, vocab);
@@ -52,20 +67,25 @@ void log_prob_cases(struct cases *c)
         struct operand *log_prob = case_output_in(c, case_sums(c), n, 1);
         struct operand *logsumexp = case_output_in(c, case_sums(c), n, 1);
         CASE_RUN(c, op_log_prob(c->device, log_prob->tensor, logsumexp->tensor,
-                                whole ? whole->tensor : tensor_none(), logits->tensor, targets->tensor));
+                                whole ? whole->tensor : tensor_none(), logits->tensor, targets->tensor, cap));
+        double *y = malloc(vocab * sizeof *y);
+        CHECK(y);
         for (size_t r = 0; r < n; r++) {
-            double target = targets->values[r], *row = logits->values + r * vocab;
-            logsumexp->values[r] = target < 0 ? 0 : logsumexp_of(row, vocab);
-            log_prob->values[r] = target < 0 ? 0 : row[(size_t)target] - logsumexp->values[r];
+            double target = targets->values[r];
+            for (size_t j = 0; j < vocab; j++)
+                y[j] = capped(logits->values[r * vocab + j], cap);
+            logsumexp->values[r] = target < 0 ? 0 : logsumexp_of(y, vocab);
+            log_prob->values[r] = target < 0 ? 0 : y[(size_t)target] - logsumexp->values[r];
             for (int i = 0; i < DISTRIBUTION && whole; i++)
                 whole->values[r * DISTRIBUTION + (size_t)i] = 0;
             if (whole && target >= 0)
-                distribution_of(whole->values + r * DISTRIBUTION, row, vocab);
+                distribution_of(whole->values + r * DISTRIBUTION, y, vocab);
         }
+        free(y);
         case_check(c, log_prob, 0, 16, "log_prob");
         case_check(c, logsumexp, 0, 16, "logsumexp");
         if (whole)
-            case_check(c, whole, 0, 64, "distribution");
+            case_check(c, whole, 0, cap > 0 ? case_growth(vocab) : 64, "distribution"); // many terms weigh
         case_end(c);
     }
 }
@@ -485,13 +505,14 @@ void sequence_costs_cases(struct cases *c)
     }
 }
 
-// With the gradient by the rows' distributions and without.
+// With the gradient by the rows' distributions and without, capped and not.
 void log_prob_backward_cases(struct cases *c)
 {
-    for (size_t variant = 0; variant < 2 * SHAPES; variant++) {
-        size_t s = variant / 2, n = shapes[s][0], vocab = shapes[s][1];
+    for (size_t variant = 0; variant < 4 * SHAPES; variant++) {
+        size_t s = variant / 2 % SHAPES, n = shapes[s][0], vocab = shapes[s][1];
         if (case_is_too_large(c, (double)(n * vocab)))
             continue;
+        double cap = cap_of(variant);
         struct operand *targets = case_integers(c, n, -1, (int32_t)vocab);
         c->offset = s % 3 == 1;
         struct operand *logits = random_logits(c, n, vocab);
@@ -500,23 +521,28 @@ void log_prob_backward_cases(struct cases *c)
         struct operand *grad = case_random_in(c, case_sums(c), n, 1, 1, "grad");
         struct operand *whole =
             variant % 2 ? case_random_in(c, case_sums(c), n, DISTRIBUTION, 1, "distribution") : NULL;
+        double *y = malloc(n * vocab * sizeof *y);
+        CHECK(y);
         for (size_t r = 0; r < n; r++) {
             bool none = targets->values[r] < 0;
-            logsumexp->values[r] = none ? 0 : logsumexp_of(logits->values + r * vocab, vocab);
+            for (size_t j = 0; j < vocab; j++)
+                y[r * vocab + j] = capped(dtype_round(logits->values[r * vocab + j], logits->tensor.dtype), cap);
+            logsumexp->values[r] = none ? 0 : logsumexp_of(y + r * vocab, vocab);
             grad->values[r] = none ? 0 : grad->values[r];
         }
         CASE_RUN(c, op_log_prob_backward(c->device, logits->tensor, logsumexp->tensor, targets->tensor,
-                                         grad->tensor, whole ? whole->tensor : tensor_none()));
+                                         grad->tensor, whole ? whole->tensor : tensor_none(), cap));
         for (size_t i = 0; i < n * vocab; i++) {
             size_t r = i / vocab;
-            double log_prob = logits->values[i] - logsumexp->values[r], softmax = exp(log_prob);
+            double log_prob = y[i] - logsumexp->values[r], softmax = exp(log_prob);
             double at_target = (double)(i % vocab) == targets->values[r] ? grad->values[r] : 0;
             double *of = whole ? whole->values + r * DISTRIBUTION : NULL;
             double sum = whole
                              ? softmax * (of[OF_SOFTMAX] - of[OF_ENTROPY] * log_prob) + of[OF_MEAN] / (double)vocab
                              : -grad->values[r] * softmax;
-            logits->values[i] = targets->values[r] < 0 ? 0 : at_target + sum;
+            logits->values[i] = targets->values[r] < 0 ? 0 : (at_target + sum) * cap_slope(logits->values[i], cap);
         }
+        free(y);
         // exp(-300) has 300 epsilon, and logsumexp as many.
         case_check(c, logits, 1, 1024, "logits");
         case_end(c);

@@ -138,6 +138,8 @@ static double apply(int mode, double x, double b, double t, int64_t index)
         return exp(x);
     case CUDNN_POINTWISE_LOG:
         return log(x);
+    case CUDNN_POINTWISE_TANH_FWD:
+        return tanh(x);
     case CUDNN_POINTWISE_IDENTITY:
         return x;
     case CUDNN_POINTWISE_GEN_INDEX:
@@ -363,8 +365,9 @@ size_t graph_workspace(const struct descriptor *graph, bool deterministic)
                 : bytes;
 }
 
-// Engines take heads of whole 16 bytes, up to 256 numbers, but backward only on 9.0, elsewhere 128; a backward's
-// read beyond the last query unless it ends a tile, and without a mask beyond the last key.
+// Engines take heads of whole 16 bytes, up to 256 numbers, but backward only on 9.0, elsewhere 128; no number by
+// value as a first operand; a backward's read beyond the last query unless it ends a tile, and without a mask
+// beyond the last key.
 static void check_engine(const struct descriptor *graph)
 {
     bool masked = false;
@@ -381,6 +384,8 @@ static void check_engine(const struct descriptor *graph)
             const struct descriptor *how =
                 descriptor_at(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 0);
             masked |= int_at(how, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_GEN_INDEX;
+            CHECK(!bool_at(descriptor_at(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 0),
+                           CUDNN_ATTR_TENSOR_IS_BY_VALUE));
         }
     }
     CHECK(!is_backward(graph) || queries % CUDA_ATTENTION_TILE == 0);

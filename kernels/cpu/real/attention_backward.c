@@ -1,6 +1,7 @@
 // Attention's backward, tile by tile (Dao 2023, arXiv 2307.08691):
 //
 //   P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
+//   with a cap of S, dS *= 1 - (S / cap)^2
 //   grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
 //
 // Query blocks run in order, because grad_q may be grad_o: writing a block's grad_q overwrites its rows. Within a
@@ -134,6 +135,8 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
                           const struct key_segment *segments, size_t segment_count, const stored *k,
                           const stored *v)
 {
+    static const real nothing[MAX_QUERY_ROWS]; // a cap's gradient has taken off delta
+    const real *delta = t->cap > 0 ? nothing : slot.delta;
     size_t dim = t->shape.head_dim;
     size_t all = tile_count(t, &block);
     size_t tiles = all > lane ? ceil_div(all - lane, t->lanes) : 0; // lane, lane + lanes, ...
@@ -161,10 +164,14 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
                       tile_right_at(slot.q_turned, 0, from), rows, columns, dim, t->sums);
         tile_multiply(ds, false, tile_left(t->sums, keys_v, rows, t->dim, keys_room),
                       tile_right_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->sums);
+        for (size_t i = 0; t->cap > 0 && i < rows; i++) {
+            cap_row(p.data + i * p.row, t->s_scale, t->cap, columns);
+            cap_gradient_row(ds.data + i * ds.row, p.data + i * p.row, t->cap, slot.delta + from, columns);
+        }
         mask(t, &block, key, rows, seeing, p_tile);
         for (size_t i = 0; i < rows; i++)
-            scores_row(p.data + i * p.row, t->s_scale, ds.data + i * ds.row, slot.logsumexp + from,
-                       slot.delta + from, columns);
+            scores_row(p.data + i * p.row, t->exp_scale, ds.data + i * ds.row, slot.logsumexp + from, delta + from,
+                       columns);
         struct factor left_p = tile_left(t->sums, p, rows, columns, p_room);
         struct factor left_ds = tile_left(t->sums, ds, rows, columns, ds_room);
         for (size_t i = 0; i < segment_count; i++) {

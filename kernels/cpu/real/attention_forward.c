@@ -1,6 +1,6 @@
 // Attention's forward, tile by tile (Dao 2023, arXiv 2307.08691): no queries x keys matrix is stored.
 //
-//   S = q k^T * scale, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
+//   S = q k^T * scale, capped, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
 #include "kernels/cpu/real/attention_tiling.h"
 #include "kernels/cpu/real/scores.h"
 #include <float.h>
@@ -84,8 +84,10 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
         struct view seen = view_at(s_tile, 0, from);
         tile_multiply(seen, false, tile_left(t->sums, keys_k, rows, t->dim, k_room),
                       tile_right_at(queries, 0, from), rows, columns, dim, t->sums);
+        for (size_t i = 0; t->cap > 0 && i < rows; i++)
+            cap_row(seen.data + i * seen.row, t->s_scale, t->cap, columns);
         mask(t, &block, key, rows, seeing, s_tile);
-        softmax_step(s_tile, t->s_scale, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
+        softmax_step(s_tile, t->exp_scale, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
         tile_multiply(view_at(o_tile, 0, from), true,
                       tile_left(t->sums, view_transposed(keys_v), t->dim, keys, v_room),
                       tile_right(t->sums, seen, keys, columns, p_room), t->dim, columns, keys, t->sums);

@@ -24,6 +24,8 @@ struct tiling {
     real scale; // 1 / sqrt(head_dim)
     real q_scale,
         s_scale; // the scale is applied to gathered queries or to their products with keys; the other factor is 1
+    real cap;    // of scores; 0: none
+    real exp_scale;           // of scores as the softmax reads them: s_scale, or 1 when a cap has applied it
     size_t group, pairs;      // query heads per key head; sequences * key heads
     size_t rows, blocks;      // of one pair
     size_t dim;               // head_dim, padded
@@ -80,6 +82,8 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
     t.sums = tile_sums_of(reverse);
     t.q_scale = REAL_BITS == 16 ? 1 : t.scale; // bf16 queries keep their bits
     t.s_scale = REAL_BITS == 16 ? t.scale : 1;
+    t.cap = (real)s.cap;
+    t.exp_scale = s.cap > 0 ? 1 : t.s_scale;
     t.column_unit = tile_packs(t.sums) ? STRIP : TILE_UNIT;
     t.masked = attention_is_masked(s);
     CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);

@@ -2,32 +2,37 @@
 //  l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), rows in order, in f64, and metrics if
 //   requested;  grad = grad_weight * (w f'(l) + share slope);  logits = grad * (onehot(target) - softmax).
 //   All are 0 for rows without a target.
-// With a distribution also the rows' mean log-prob and entropy, their cost, and its gradient.
+// With a distribution also the rows' mean log-prob and entropy, their cost, and its gradient. With a cap all are of
+// the capped logits, which are computed where the logits are read.
+#include "kernels/cpu/real/cap.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
 // The largest logit of a row, and log(sum exp(x - largest)).
-static real shifted_logsumexp(double *log_sum, const stored *row, size_t vocab)
+__attribute__((always_inline)) static inline real shifted_logsumexp(double *log_sum, const stored *row,
+                                                                    size_t vocab, real cap)
 {
     real largest = -REAL_INFINITY;
 #pragma omp simd reduction(max : largest)
     for (size_t j = 0; j < vocab; j++)
         largest = load(row[j]) > largest ? load(row[j]) : largest;
+    largest = capped(largest, cap);
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (size_t j = 0; j < vocab; j++)
-        sum += (double)real_exp(load(row[j]) - largest);
+        sum += (double)real_exp(capped(load(row[j]), cap) - largest);
     *log_sum = log(sum);
     return largest;
 }
 
 // Uses log p = (x - largest) - log_sum, so that all terms of a sum have one sign.
-static void write_distribution(real *of, const stored *row, size_t vocab, real largest, double log_sum)
+__attribute__((always_inline)) static inline void write_distribution(real *of, const stored *row, size_t vocab,
+                                                                     real largest, double log_sum, real cap)
 {
     double shifted = 0, weighted = 0;
 #pragma omp simd reduction(+ : shifted, weighted)
     for (size_t j = 0; j < vocab; j++) {
-        real below = load(row[j]) - largest;
+        real below = capped(load(row[j]), cap) - largest;
         shifted += (double)below;
         weighted += (double)real_exp(below) * (double)below;
     }
@@ -36,25 +41,35 @@ static void write_distribution(real *of, const stored *row, size_t vocab, real l
     of[OF_ENTROPY] = (real)(log_sum - weighted * exp(-log_sum));
 }
 
+__attribute__((always_inline)) static inline void
+row_log_prob(real *log_prob, real *logsumexp, real *of, const stored *row, size_t vocab, int32_t target, real cap)
+{
+    *logsumexp = *log_prob = 0;
+    if (of)
+        memset(of, 0, DISTRIBUTION * sizeof *of);
+    if (target >= 0) {
+        double log_sum, largest = shifted_logsumexp(&log_sum, row, vocab, cap);
+        *logsumexp = (real)(largest + log_sum);
+        *log_prob = (real)(capped(load(row[target]), cap) - largest - log_sum);
+        if (of)
+            write_distribution(of, row, vocab, (real)largest, log_sum, cap);
+    }
+}
+
 void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor logsumexp,
-                    struct tensor distribution, struct tensor logits, struct tensor targets)
+                    struct tensor distribution, struct tensor logits, struct tensor targets, double cap)
 {
     const int32_t *target = targets.data;
-    real *l = log_prob.data, *lse = logsumexp.data, *of = distribution.data;
+    real *l = log_prob.data, *lse = logsumexp.data, *all = distribution.data;
     size_t rows = logits.rows, vocab = logits.cols;
 #pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < rows; r++) {
         const stored *row = (const stored *)logits.data + r * vocab;
-        lse[r] = l[r] = 0;
-        if (of)
-            memset(of + r * DISTRIBUTION, 0, DISTRIBUTION * sizeof *of);
-        if (target[r] >= 0) {
-            double log_sum, largest = shifted_logsumexp(&log_sum, row, vocab);
-            lse[r] = (real)(largest + log_sum);
-            l[r] = (real)(load(row[target[r]]) - largest - log_sum);
-            if (of)
-                write_distribution(of + r * DISTRIBUTION, row, vocab, (real)largest, log_sum);
-        }
+        real *of = all ? all + r * DISTRIBUTION : NULL;
+        if (cap > 0)
+            row_log_prob(&l[r], &lse[r], of, row, vocab, target[r], (real)cap);
+        else
+            row_log_prob(&l[r], &lse[r], of, row, vocab, target[r], 0);
     }
 }
 
@@ -137,40 +152,53 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
 }
 
 // by: the row's gradient by its distribution.
-static void spread_gradient(stored *row, size_t vocab, int32_t target, real g, real lse, const real *by)
+__attribute__((always_inline)) static inline void spread_gradient(stored *row, size_t vocab, int32_t target, real g,
+                                                                  real lse, const real *by, real cap)
 {
     real softmax = by[OF_SOFTMAX], entropy = by[OF_ENTROPY], mean = by[OF_MEAN] / (real)vocab;
-    real at_target = load(row[target]) - lse;
+    real logit = capped(load(row[target]), cap), at_target = logit - lse;
     at_target = g + real_exp(at_target) * (softmax - entropy * at_target) + mean;
 #pragma omp simd
     for (size_t j = 0; j < vocab; j++) {
-        real log_prob = load(row[j]) - lse;
-        row[j] = store(real_exp(log_prob) * (softmax - entropy * log_prob) + mean);
+        real y = capped(load(row[j]), cap), log_prob = y - lse;
+        row[j] = store((real_exp(log_prob) * (softmax - entropy * log_prob) + mean) * cap_slope(y, cap));
     }
-    row[target] = store(at_target);
+    row[target] = store(at_target * cap_slope(logit, cap));
+}
+
+__attribute__((always_inline)) static inline void row_gradient(stored *row, size_t vocab, int32_t target, real g,
+                                                               real lse, const real *by, real cap)
+{
+    if (target < 0) {
+        memset(row, 0, vocab * sizeof *row);
+        return;
+    }
+    if (by) {
+        spread_gradient(row, vocab, target, g, lse, by, cap);
+        return;
+    }
+    real logit = capped(load(row[target]), cap), at_target = g - g * real_exp(logit - lse);
+#pragma omp simd
+    for (size_t j = 0; j < vocab; j++) {
+        real y = capped(load(row[j]), cap);
+        row[j] = store(-g * real_exp(y - lse) * cap_slope(y, cap));
+    }
+    row[target] = store(at_target * cap_slope(logit, cap));
 }
 
 void NAME(log_prob_backward)(struct device *device, struct tensor logits, struct tensor logsumexp,
-                             struct tensor targets, struct tensor grad, struct tensor distribution)
+                             struct tensor targets, struct tensor grad, struct tensor distribution, double cap)
 {
     const int32_t *target = targets.data;
-    const real *g = grad.data, *lse = logsumexp.data, *by = distribution.data;
+    const real *g = grad.data, *lse = logsumexp.data, *all = distribution.data;
     size_t rows = logits.rows, vocab = logits.cols;
 #pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < rows; r++) {
         stored *row = (stored *)logits.data + r * vocab;
-        if (target[r] < 0) {
-            memset(row, 0, vocab * sizeof *row);
-            continue;
-        }
-        if (by) {
-            spread_gradient(row, vocab, target[r], g[r], lse[r], by + r * DISTRIBUTION);
-            continue;
-        }
-        real at_target = g[r] - g[r] * real_exp(load(row[target[r]]) - lse[r]);
-#pragma omp simd
-        for (size_t j = 0; j < vocab; j++)
-            row[j] = store(-g[r] * real_exp(load(row[j]) - lse[r]));
-        row[target[r]] = store(at_target);
+        const real *by = all ? all + r * DISTRIBUTION : NULL;
+        if (cap > 0)
+            row_gradient(row, vocab, target[r], g[r], lse[r], by, (real)cap);
+        else
+            row_gradient(row, vocab, target[r], g[r], lse[r], by, 0);
     }
 }

@@ -3,7 +3,25 @@
 // dS are rounded, to nearest even, as factors of products; sums of P, and dS, use the unrounded P (as
 // FlashAttention-2, Dao 2023, arXiv 2307.08691, and cuDNN).
 #pragma once
+#include "kernels/cpu/real/cap.h"
 #include "kernels/cpu/real/tile.h"
+
+// s = cap tanh(scale s / cap), before it is masked.
+static inline void cap_row(real *s, real scale, real cap, size_t count)
+{
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        s[c] = capped(scale * s[c], cap);
+}
+
+// Of the scores' gradient, with capped s: ds = (ds - delta) * the cap's slope, so that scores_row has P alone to
+// multiply by.
+static inline void cap_gradient_row(real *ds, const real *s, real cap, const real *delta, size_t count)
+{
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        ds[c] = (ds[c] - delta[c]) * cap_slope(s[c], cap);
+}
 
 #if REAL_BITS == 64
 #define EXP_LOWEST (-707.0)

@@ -2,6 +2,7 @@
 // order, bf16:
 //
 //   P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
+//   with a cap of S, dS *= 1 - (S / cap)^2
 //   grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
 //
 // Two kernels, each of which recomputes P: one block per tile of keys loops over the queries that see it, with
@@ -146,6 +147,7 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile, o_head, logsumexp_head, first, rows, dim);
         __syncthreads();
         multiply_rows<DIM, R>(scores, k_tile, q_tile, dim);
+        cap_scores(scores, (A)s.cap);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
@@ -162,8 +164,11 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
-            for (int j = 0; j < R; j++) // P stays in shared memory, because registers are few
-                score_at<DIM, R>(p_tile, i, j) *= scores[i][j] - delta[x + j * SIDE];
+            for (int j = 0; j < R; j++) { // P stays in shared memory, because registers are few
+                A &p = score_at<DIM, R>(p_tile, i, j);
+                int row = x + j * SIDE;
+                p = score_gradient(p, scores[i][j], row_logsumexp[row], delta[row], (A)s.cap);
+            }
         __syncthreads();
         multiply_add<DIM, R>(grad_k, p_tile, q_tile); // q times scale
     }
@@ -234,6 +239,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
+        cap_scores(scores, (A)s.cap);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
@@ -247,8 +253,11 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
-            for (int j = 0; j < R; j++)
-                score_at<DIM, R>(p_tile, i, j) *= scores[i][j] - delta[y + i * SIDE];
+            for (int j = 0; j < R; j++) {
+                A &p = score_at<DIM, R>(p_tile, i, j);
+                int row = y + i * SIDE;
+                p = score_gradient(p, scores[i][j], row_logsumexp[row], delta[row], (A)s.cap);
+            }
         __syncthreads();
         multiply_add<DIM, R>(sum, p_tile, k_tile);
     }

@@ -1,7 +1,7 @@
 // Attention's forward by our own kernel, tile by tile (Dao 2023, arXiv 2307.08691), for f64, f32 and, where sums
 // run in reverse or heads are not cuDNN's, bf16:
 //
-//   S = q k^T * scale, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
+//   S = q k^T * scale, capped, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
 #include "kernels/cuda/kernels/attention_tile.cuh"
 #include <cfloat>
 
@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
                           there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(p, q_tile, kv_tile, dim);
+        cap_scores(p, (A)s.cap);
         if (at < walk.masked)
             mask_scores(p, s, sequence, first, count, key);
 #pragma unroll

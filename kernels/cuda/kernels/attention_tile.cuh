@@ -279,6 +279,25 @@ __device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, s
     return tiles;
 }
 
+// Caps a thread's scores.
+template <int R, class A> __device__ void cap_scores(A (&scores)[R][R], A cap)
+{
+    if (cap > A(0)) {
+#pragma unroll
+        for (int i = 0; i < R; i++)
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                scores[i][j] = capped(scores[i][j], cap);
+    }
+}
+
+// dS = P (dP - delta), with a cap times its slope at S, which P and the logsumexp give: keeping S takes registers.
+template <class A> __device__ A score_gradient(A p, A grad_p, A logsumexp, A delta, A cap)
+{
+    A grad = p * (grad_p - delta);
+    return cap > A(0) && p > A(0) ? grad * cap_slope(log(p) + logsumexp, cap) : grad;
+}
+
 // Sets scores to -infinity where a query does not see a key: rows are `count` queries from `first` on, columns are
 // keys from `key` on.
 template <int R, class A>

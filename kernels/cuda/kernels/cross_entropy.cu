@@ -1,6 +1,7 @@
 // Cross-entropy on a block of logits, and its gradient in place.
 //   loss += loss_weight * sum over rows with a target of (logsumexp - logits[target]), in f64
 //   logits = grad_weight * (softmax - onehot(target)); 0 for rows without a target
+// With a cap both are of the capped logits, which are computed where the logits are read.
 // The first pass over a row keeps a running maximum and sum, the second writes the gradient. Each block adds its
 // rows' losses into scratch; the blocks' sums are then added in order.
 #include "kernels/cuda/kernels/launch.cuh"
@@ -14,8 +15,8 @@ constexpr size_t BLOCKS = 1024; // maximum: bounds the scratch
 
 // partial: [blocks]. Block b takes rows b, b + blocks, ...
 template <int N, class T>
-__global__ void __launch_bounds__(THREADS)
-    gradient(T *logits, double *partial, const int32_t *targets, wide_t<T> grad_weight, size_t rows, size_t cols)
+__global__ void __launch_bounds__(THREADS) gradient(T *logits, double *partial, const int32_t *targets,
+                                                    wide_t<T> grad_weight, wide_t<T> cap, size_t rows, size_t cols)
 {
     using A = wide_t<T>;
     double loss = 0;
@@ -32,18 +33,20 @@ __global__ void __launch_bounds__(THREADS)
                 write(row + j, x);
             continue;
         }
-        softmax<A> all = thread_softmax<N, THREADS>(row, cols);
-        A at_target = widen<A>(row[target]); // all threads read it before any writes: block_join waits
+        softmax<A> all = thread_softmax<N, THREADS>(row, cols, cap);
+        A at_target = capped(widen<A>(row[target]), cap); // all threads read it before any writes: block_join waits
         all = block_join<WARPS>(all);
         if (threadIdx.x == 0) // an f64 logarithm is slow on cards with few f64 units
             loss += log((double)all.sum) + ((double)all.largest - (double)at_target);
         A factor = grad_weight / all.sum;
         for (size_t j = first; j < cols; j += THREADS * N) {
-            read(x, row + j);
+            read_logits(x, row + j, cap);
 #pragma unroll
             for (int i = 0; i < N; i++) {
+                A slope = cap_slope(x[i], cap);
                 x[i] = factor * exp(x[i] - all.largest);
                 x[i] -= j + i == (size_t)target ? grad_weight : A(0);
+                x[i] *= slope;
             }
             write(row + j, x);
         }
@@ -66,7 +69,7 @@ __global__ void add_losses(double *loss, const double *partial, double weight, s
 } // namespace
 
 void cuda_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
-                        double loss_weight, double grad_weight)
+                        double loss_weight, double grad_weight, double cap)
 {
     static_assert(BLOCKS * sizeof(double) <= CUDA_SCRATCH_BYTES, "the blocks' sums fit into scratch");
     size_t blocks = logits.rows < BLOCKS ? logits.rows : BLOCKS;
@@ -76,7 +79,7 @@ void cuda_cross_entropy(struct device *device, struct tensor logits, struct tens
         using T = typename decltype(type)::type;
         launch(aligned(LANES<T>, logits.cols, logits) ? gradient<LANES<T>, T> : gradient<1, T>, dim3(blocks),
                THREADS, 0, device, (T *)logits.data, (double *)cuda_workspace(device, cuda_stream(device)),
-               (const int32_t *)targets.data, grad_weight, logits.rows, logits.cols);
+               (const int32_t *)targets.data, grad_weight, cap, logits.rows, logits.cols);
     });
     launch(add_losses, dim3(1), 32, 0, device, (double *)loss.data,
            (const double *)cuda_workspace(device, cuda_stream(device)), loss_weight, blocks);

@@ -40,6 +40,16 @@ template <class A> __device__ __forceinline__ void narrow(__nv_bfloat16 &to, A x
     to = __float2bfloat16((float)x);
 }
 
+// A number's soft cap, y = cap tanh(x / cap), and dy / dx at y. Cap 0: y = x.
+template <class A> __device__ __forceinline__ A capped(A x, A cap)
+{
+    return cap > A(0) ? cap * tanh(x / cap) : x;
+}
+template <class A> __device__ __forceinline__ A cap_slope(A y, A cap)
+{
+    return cap > A(0) ? (A(1) - y / cap) * (A(1) + y / cap) : A(1);
+}
+
 #ifdef __CUDACC__
 #define MOVED(bytes)
 #else // on the CPU: tests/simt counts

@@ -2,7 +2,8 @@
 //   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), in f64;
 //   grad = grad_weight * (w f'(l) + slope);  logits = grad * (onehot(target) - softmax). All 0 for rows without a
 //   target.
-// With a distribution also the rows' mean log-prob and entropy, their cost, and its gradient.
+// With a distribution also the rows' mean log-prob and entropy, their cost, and its gradient. With a cap all are of
+// the capped logits, which are computed where the logits are read.
 #include "kernels/cuda/kernels/launch.cuh"
 #include "kernels/cuda/kernels/softmax.cuh"
 
@@ -16,7 +17,7 @@ constexpr size_t BLOCKS = 1024; // maximum: a block takes rows b, b + blocks, ..
 template <bool WHOLE, int N, class T>
 __global__ void __launch_bounds__(THREADS)
     log_probs(wide_t<T> *log_prob, wide_t<T> *logsumexp, wide_t<T> *distribution, const T *logits,
-              const int32_t *targets, size_t rows, size_t cols)
+              const int32_t *targets, wide_t<T> cap, size_t rows, size_t cols)
 {
     using A = wide_t<T>;
     for (size_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -24,12 +25,12 @@ __global__ void __launch_bounds__(THREADS)
         int32_t target = targets[r];
         softmax<A> all = {};
         if (target >= 0)
-            all = block_join<WARPS>(thread_softmax<N, THREADS>(row, cols));
+            all = block_join<WARPS>(thread_softmax<N, THREADS>(row, cols, cap));
         A shifted = 0, weighted = 0; // sums of x - largest, and of exp(x - largest) times it
         if (WHOLE && target >= 0) {
             A x[N];
             for (size_t j = threadIdx.x * N; j < cols; j += THREADS * N) {
-                read(x, row + j);
+                read_logits(x, row + j, cap);
 #pragma unroll
                 for (int i = 0; i < N; i++) {
                     shifted += x[i] - all.largest;
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(THREADS)
             if (target >= 0) {
                 double log_sum = log((double)all.sum);
                 lse = (A)((double)all.largest + log_sum);
-                l = (A)(widen<double>(row[target]) - (double)all.largest - log_sum);
+                l = (A)((double)capped(widen<A>(row[target]), cap) - (double)all.largest - log_sum);
                 mean = (A)((double)shifted / (double)cols - log_sum);
                 entropy = (A)(log_sum - (double)weighted / (double)all.sum);
             }
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 template <bool WHOLE, int N, class T>
 __global__ void __launch_bounds__(THREADS)
     gradient(T *logits, const wide_t<T> *logsumexp, const int32_t *targets, const wide_t<T> *grad,
-             const wide_t<T> *distribution, size_t rows, size_t cols)
+             const wide_t<T> *distribution, wide_t<T> cap, size_t rows, size_t cols)
 {
     using A = wide_t<T>;
     for (size_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -177,12 +178,14 @@ __global__ void __launch_bounds__(THREADS)
             of_entropy = distribution[r * DISTRIBUTION + OF_ENTROPY];
         }
         for (size_t j = threadIdx.x * N; j < cols; j += THREADS * N) {
-            read(x, row + j);
+            read_logits(x, row + j, cap);
 #pragma unroll
             for (int i = 0; i < N; i++) {
+                A slope = cap_slope(x[i], cap);
                 A factor = WHOLE ? of_softmax - of_entropy * (x[i] - lse) : of_softmax;
                 x[i] = target < 0 ? A(0) : factor * exp(x[i] - lse) + (WHOLE ? of_mean : A(0));
                 x[i] += target >= 0 && j + i == (size_t)target ? g : A(0);
+                x[i] *= slope;
             }
             write(row + j, x);
         }
@@ -197,7 +200,7 @@ dim3 blocks_of(size_t rows)
 } // namespace
 
 void cuda_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp,
-                   struct tensor distribution, struct tensor logits, struct tensor targets)
+                   struct tensor distribution, struct tensor logits, struct tensor targets, double cap)
 {
     with_type(logits.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
@@ -206,7 +209,7 @@ void cuda_log_prob(struct device *device, struct tensor log_prob, struct tensor 
         auto kernel = distribution.data ? (wide ? log_probs<true, LANES<T>, T> : log_probs<true, 1, T>)
                                         : (wide ? log_probs<false, LANES<T>, T> : log_probs<false, 1, T>);
         launch(kernel, blocks_of(logits.rows), THREADS, 0, device, (A *)log_prob.data, (A *)logsumexp.data,
-               (A *)distribution.data, (const T *)logits.data, (const int32_t *)targets.data, logits.rows,
+               (A *)distribution.data, (const T *)logits.data, (const int32_t *)targets.data, cap, logits.rows,
                logits.cols);
     });
 }
@@ -241,7 +244,7 @@ void cuda_sequence_costs(struct device *device, struct sequence_terms terms, str
 }
 
 void cuda_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
-                            struct tensor targets, struct tensor grad, struct tensor distribution)
+                            struct tensor targets, struct tensor grad, struct tensor distribution, double cap)
 {
     with_type(logits.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
@@ -250,7 +253,7 @@ void cuda_log_prob_backward(struct device *device, struct tensor logits, struct 
         auto kernel = distribution.data ? (wide ? gradient<true, LANES<T>, T> : gradient<true, 1, T>)
                                         : (wide ? gradient<false, LANES<T>, T> : gradient<false, 1, T>);
         launch(kernel, blocks_of(logits.rows), THREADS, 0, device, (T *)logits.data, (const A *)logsumexp.data,
-               (const int32_t *)targets.data, (const A *)grad.data, (const A *)distribution.data, logits.rows,
+               (const int32_t *)targets.data, (const A *)grad.data, (const A *)distribution.data, cap, logits.rows,
                logits.cols);
     });
 }

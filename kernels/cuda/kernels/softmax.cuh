@@ -38,14 +38,24 @@ template <class A> __device__ A lowest()
     return sizeof(A) == 8 ? (A)-DBL_MAX : (A)-FLT_MAX;
 }
 
+// Reads N logits, capped.
+template <int N, class A, class T> __device__ __forceinline__ void read_logits(A (&x)[N], const T *from, A cap)
+{
+    read(x, from);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = capped(x[i], cap);
+}
+
 // For the elements of a row that this thread reads, N adjacent ones at a time.
-template <int N, int THREADS, class T> __device__ softmax<wide_t<T>> thread_softmax(const T *row, size_t cols)
+template <int N, int THREADS, class T>
+__device__ softmax<wide_t<T>> thread_softmax(const T *row, size_t cols, wide_t<T> cap)
 {
     using A = wide_t<T>;
     softmax<A> all = {lowest<A>(), 0};
     A x[N];
     for (size_t j = threadIdx.x * N; j < cols; j += THREADS * N) {
-        read(x, row + j);
+        read_logits(x, row + j, cap);
         softmax<A> these = {x[0], 0};
 #pragma unroll
         for (int i = 1; i < N; i++)

@@ -69,10 +69,11 @@ struct binding {
 };
 
 static bool run(struct device *device, struct attention_graph *graph, const struct binding *binding, size_t left,
-                void *engine)
+                double soft_cap, void *engine)
 {
     float scale = (float)(1 / sqrt((double)graph->shape.head_dim)), one = 1, masked = -FLT_MAX;
     float left_bound = (float)left, left_masked = -0x1p30f;
+    float cap = (float)soft_cap, inverse_cap = (float)(1 / soft_cap);
     int32_t keys = (int32_t)graph->shape.keys, queries = (int32_t)graph->shape.queries;
     int64_t ids[SCALARS_END], count = 0;
     void *pointers[SCALARS_END];
@@ -92,7 +93,9 @@ static bool run(struct device *device, struct attention_graph *graph, const stru
                    {KEYS, &keys, graph->shape.causal},
                    {QUERIES, &queries, graph->shape.causal},
                    {LEFT, &left_bound, graph->shape.windowed},
-                   {LEFT_MASKED, &left_masked, graph->shape.windowed}};
+                   {LEFT_MASKED, &left_masked, graph->shape.windowed},
+                   {CAP, &cap, graph->shape.capped},
+                   {INVERSE_CAP, &inverse_cap, graph->shape.capped}};
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
         if (scalars[i].used) {
             ids[count] = scalars[i].id;
@@ -127,6 +130,7 @@ static struct attention_graph_shape graph_shape(struct attention_shape s, bool c
                                                 size_t o_stride, size_t k_stride)
 {
     return (struct attention_graph_shape){.causal = causal,
+                                          .capped = s.cap > 0,
                                           .queries = (int64_t)s.queries,
                                           .keys = (int64_t)s.keys,
                                           .batch = (int64_t)s.batch,
@@ -225,7 +229,8 @@ static bool forward_block(const struct forward *f, const struct cuda_attention_b
             .tensors = {
                 [Q] = q.data, [K] = k.data, [V] = v.data, [O] = scratch.o.data, [STATS] = scratch.logsumexp.data}};
         size_t left = b->kind == ATTENTION_WINDOW ? cuda_attention_left_bound(f->shape, b) : 0;
-        if (!graph || !run(device, graph, &binding, left, cuda_workspace(device, cuda_stream(device))))
+        if (!graph ||
+            !run(device, graph, &binding, left, f->shape.cap, cuda_workspace(device, cuda_stream(device))))
             return false;
     }
     if (merged) {
@@ -431,7 +436,7 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
     size_t left = b->kind == ATTENTION_WINDOW ? cuda_attention_left_bound(a->shape, b) : 0;
     prepare(a, b, t);
     range_of_block(device);
-    bool ran = run(device, graph, &binding, left, workspace + engine);
+    bool ran = run(device, graph, &binding, left, a->shape.cap, workspace + engine);
     range_pop(device);
     if (ran)
         add_key_gradients(a, b, t);

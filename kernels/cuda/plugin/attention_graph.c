@@ -250,15 +250,23 @@ static struct node left_bounded(struct attention_graph *graph, struct node s)
 
 // ---- the two graphs
 
-// S = scale * q k^T [batch, heads, queries, keys]; less `minus` [batch, heads, queries, 1]; masked.
+// S = scale * q k^T [batch, heads, queries, keys]; capped, with tangent = S / cap; less `minus` [batch, heads,
+// queries, 1]; masked.
 static struct node scores(struct attention_graph *graph, struct node q, struct node k, struct node scale,
-                          const struct node *minus)
+                          const struct node *minus, struct node *tangent)
 {
     const struct attention_graph_shape *h = &graph->shape;
     struct node s = packed(graph, graph->next_intermediate++,
                            (const int64_t[4]){h->batch, h->heads, h->queries, h->keys}, CUDNN_DATA_FLOAT);
     matmul(graph, q, k, s);
     s = pointwise(graph, CUDNN_POINTWISE_MUL, s, &scale);
+    if (h->capped) {
+        struct node cap = scalar(graph, CAP, CUDNN_DATA_FLOAT),
+                    inverse = scalar(graph, INVERSE_CAP, CUDNN_DATA_FLOAT);
+        s = pointwise(graph, CUDNN_POINTWISE_MUL, s, &inverse);
+        *tangent = pointwise(graph, CUDNN_POINTWISE_TANH_FWD, s, NULL);
+        s = pointwise(graph, CUDNN_POINTWISE_MUL, *tangent, &cap);
+    }
     if (minus)
         s = pointwise(graph, CUDNN_POINTWISE_SUB, s, minus);
     s = h->causal ? causal(graph, s) : s;
@@ -273,8 +281,8 @@ static void build_forward(struct attention_graph *graph)
     struct node q = of_queries(graph, Q, h->q_stride), k = keys_transposed(graph, K);
     struct node v = of_keys(graph, V, h->k_stride), o = of_queries(graph, O, h->o_stride);
     struct node stats = time_major(graph, STATS, h->queries, h->o_stride, h->heads, 1, f32);
-    struct node scale = scalar(graph, SCALE, f32);
-    struct node s = scores(graph, q, k, scale, NULL);
+    struct node scale = scalar(graph, SCALE, f32), tangent;
+    struct node s = scores(graph, q, k, scale, NULL, &tangent);
     struct node largest = packed(graph, graph->next_intermediate++, rows, f32);
     struct node sum = packed(graph, graph->next_intermediate++, rows, f32);
     reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, largest);
@@ -319,7 +327,8 @@ static void build_backward(struct attention_graph *graph)
     reduce(graph, CUDNN_REDUCE_TENSOR_ADD, product, sum);
     pointwise_to(graph, CUDNN_POINTWISE_MUL, sum, &one, NULL, delta, f32, -1);
 
-    struct node p = pointwise(graph, CUDNN_POINTWISE_EXP, scores(graph, q, k, scale, &stats), NULL);
+    struct node tangent, p = scores(graph, q, k, scale, &stats, &tangent);
+    p = pointwise(graph, CUDNN_POINTWISE_EXP, p, NULL);
     key_gradient(graph, p, grad_o, grad_v);
 
     struct node grad_p =
@@ -327,6 +336,11 @@ static void build_backward(struct attention_graph *graph)
     matmul(graph, grad_o, v, grad_p);
     struct node grad_s = pointwise(graph, CUDNN_POINTWISE_SUB, grad_p, &delta);
     grad_s = pointwise(graph, CUDNN_POINTWISE_MUL, grad_s, &p);
+    if (h->capped) { // times 1 - tangent^2, as a difference: engines want the first operand virtual
+        struct node square = pointwise(graph, CUDNN_POINTWISE_MUL, tangent, &tangent);
+        struct node lost = pointwise(graph, CUDNN_POINTWISE_MUL, grad_s, &square);
+        grad_s = pointwise(graph, CUDNN_POINTWISE_SUB, grad_s, &lost);
+    }
     struct node scaled = like(graph, grad_s, bf16);
     pointwise_to(graph, CUDNN_POINTWISE_MUL, grad_s, &scale, NULL, scaled, f32, -1);
     key_gradient(graph, scaled, q, grad_k);
@@ -459,11 +473,11 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
     if (graph->status.code == STATUS_OK && choose_engine(graph, target, max))
         return graph;
     status_set(status, graph->status.code,
-               "%s; %s, %lld queries, %lld keys%s%s, batch %lld, %lld heads, %lld key heads of %lld",
+               "%s; %s, %lld queries, %lld keys%s%s%s, batch %lld, %lld heads, %lld key heads of %lld",
                graph->status.message, shape.backward ? "backward" : "forward", (long long)shape.queries,
                (long long)shape.keys, shape.causal ? ", causal" : "", shape.windowed ? ", windowed" : "",
-               (long long)shape.batch, (long long)shape.heads, (long long)shape.kv_heads,
-               (long long)shape.head_dim);
+               shape.capped ? ", capped" : "", (long long)shape.batch, (long long)shape.heads,
+               (long long)shape.kv_heads, (long long)shape.head_dim);
     attention_graph_free(graph);
     return NULL;
 }

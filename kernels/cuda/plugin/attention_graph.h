@@ -10,13 +10,15 @@
 // the backward alone, and its STATS, are packed [batch, heads, queries (, head_dim)]: engines accept other strides
 // but ignore them. Intermediates are numbered from INTERMEDIATE on.
 enum { Q = 1, K, V, O, STATS, GRAD_O, GRAD_Q, GRAD_K, GRAD_V, DELTA, ACCUMULATOR, BOUND, INTERMEDIATE = 100 };
-enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES, LEFT, LEFT_MASKED, SCALARS_END };
+enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES, LEFT, LEFT_MASKED, CAP, INVERSE_CAP, SCALARS_END };
 
 // Queries against keys, with or without the causal mask and a left bound: query i sees no key below i + 1 - LEFT.
 // deterministic: a backward with the same bits in every run. every_head: gradients of K and V have Q's heads and
-// are not summed over those that share one of K. All members have one type, so that shapes compare as bytes.
+// are not summed over those that share one of K. capped: scores are CAP tanh(INVERSE_CAP s) before the masks. All
+// members have one type, so that shapes compare as bytes.
 struct attention_graph_shape {
-    int64_t backward, causal, windowed, deterministic, every_head, queries, keys, batch, heads, kv_heads, head_dim;
+    int64_t backward, causal, windowed, capped, deterministic, every_head, queries, keys, batch, heads, kv_heads,
+        head_dim;
     int64_t q_stride, o_stride, k_stride; // rows per token: of Q and of O (the backward's are one), of K and V
 };
 
