@@ -36,8 +36,7 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     struct model *model = step->model;
     struct span all = {0, step->batch->context};
     struct activations rebuilt = layer_cell(attention, all, step->batch->batch, OUTPUT_WRITTEN);
-    struct carry kv =
-        carry_new(model, l, PLACE_DEVICE, (struct carry_size){all.count, step->batch->batch, all.count});
+    struct carry kv = carry_new(model, l, PLACE_DEVICE, carry_size_of(step->batch, all.count, all.count));
     unit_acquire(model, unit_of_layer(l));
     kv_project(model, step->batch, l, all, x, kv, &rebuilt, options->keep);
     kv = carry_gather_take(model, step->batch, kv);

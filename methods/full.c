@@ -21,7 +21,7 @@ static void run(struct step *step)
     size_t layers = model->config.layers, lowest = model->lowest_trained;
     size_t rows = step->batch->context * step->batch->batch;
     struct span all = {0, step->batch->context};
-    struct carry_size size = {step->batch->context, step->batch->batch, step->batch->context};
+    struct carry_size size = carry_size_of(step->batch, step->batch->context, step->batch->context);
     enum dtype dtype = device->ops->dtype;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
     struct carry *kv = calloc(layers, sizeof *kv);

@@ -85,7 +85,8 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     struct model *model = step->model;
     size_t B = step->batch->batch;
     struct chunks chunks = chunks_of(step->batch->context, options->chunk);
-    struct carry kv = carry_new(model, l, PLACE_DEVICE, (struct carry_size){step->batch->context, B, chunks.chunk});
+    struct carry kv =
+        carry_new(model, l, PLACE_DEVICE, carry_size_of(step->batch, step->batch->context, chunks.chunk));
     struct carry grad_kv = carry_gradients_new(model, step->batch, l);
     struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
     unit_acquire(model, unit_of_layer(l));
@@ -131,7 +132,7 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     struct chunks chunks = chunks_of(step->batch->context, options->chunk);
     size_t B = step->batch->batch;
     struct activations row = layer_cell(attention, all, B, OUTPUT_WRITTEN);
-    struct carry kv = carry_new(model, l, PLACE_DEVICE, (struct carry_size){all.count, B, all.count});
+    struct carry kv = carry_new(model, l, PLACE_DEVICE, carry_size_of(step->batch, all.count, all.count));
     unit_acquire(model, unit_of_layer(l));
     project(step, l, of_x, kv, all.count);
     kv = carry_gather_take(model, step->batch, kv);

@@ -66,7 +66,7 @@ struct carry carry_gradients_new(struct model *model, const struct batch *batch,
 {
     bool brought = brings(model, batch);
     size_t tokens = brought ? batch->pieces.context : batch->context;
-    struct carry_size size = {tokens, batch->batch, tokens};
+    struct carry_size size = carry_size_of(batch, tokens, tokens);
     struct carry gradients = {0};
     if (brought && !gathers(model)) {
         size_t cols = heads_here(model, model->config.kv_heads) * model->config.head_dim;

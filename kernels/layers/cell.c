@@ -20,14 +20,15 @@ static bool sends(const struct model *model, const struct batch *batch, size_t l
     return mixer->sends && mixer->sends(model, batch);
 }
 
-// Key of the cost of a part with the mixer.
-static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t rows)
+// Key of the cost of a part with the mixer. That of a state, unless there are documents, depends on the chunk's
+// place only by whether there is one to its left.
+static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t rows, struct carry kv)
 {
     struct token_run runs[PIECES] = {{0}};
     pieces_runs(&at.batch->pieces, at.chunk, runs);
     return (struct cell_key){.part = part,
                              .rows = rows,
-                             .start = runs[0].start,
+                             .start = kv.border && !at.batch->documents ? runs[0].start > 0 : runs[0].start,
                              .count = runs[0].count,
                              .further_start = runs[1].start,
                              .further_count = runs[1].count,
@@ -44,14 +45,15 @@ void kv_project(struct model *model, const struct batch *batch, size_t layer, st
     bool ahead = cell && !model->device->unfused;
     if (x.rows == 0)
         return;
-    struct cell_key key = key_of(at, CELL_KV_PROJECT, x.rows);
-    key.start = kv.border && key.start > 0; // of a state: whether there is one to the left
+    struct cell_key key = key_of(at, CELL_KV_PROJECT, x.rows, kv);
+    key.start = kv.border ? key.start : 0;
     key.further_start = 0;
+    key.has_output = kv.border && carry_rows(kv, chunk.start * (x.rows / chunk.count), x.rows).t[0].rows > 0;
     key.how = how;
     key.ahead = ahead;
     push_range(model, "kv_project", layer, chunk.start);
     if (!cell_memo_begin(model, &use, key, a)) {
-        mixer_of(model, layer)->project(at, x, kv, &a->mixer, how, ahead);
+        mixer_of(model, layer)->project(at, x, kv, a, how, ahead);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
@@ -152,7 +154,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
         mixer_of(model, layer)->forward(at, tensor_none(), kv, a, how); // with the others
         return;
     }
-    struct cell_key key = key_of(at, CELL_FORWARD, x.rows);
+    struct cell_key key = key_of(at, CELL_FORWARD, x.rows, kv);
     key.how = how;
     key.has_output = y.data != NULL;
     key.in_place = y.data == x.data;
@@ -284,11 +286,11 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
         mixer_of(model, layer)->backward(at, a, kv, segments, segment_count, tensor_none(), grad);
         return;
     }
-    struct cell_key key = key_of(at, CELL_BACKWARD_MIXER, grad.rows);
+    struct cell_key key = key_of(at, CELL_BACKWARD_MIXER, grad.rows, kv);
     key.training = unit_training(model, unit_of_layer(layer));
     key.descends = model_descends(model, layer);
-    key.segment_start = segments[0].start;
-    key.segment_count = tokens_read(segments[0], &key);
+    key.segment_start = kv.border ? 0 : segments[0].start;
+    key.segment_count = kv.border ? 0 : tokens_read(segments[0], &key);
     key.segment_dtype = segments[0].grad.t[0].dtype;
     key.scaled = segments[0].factor != 0 && segments[0].factor != 1;
     push_range(model, "cell_backward_mixer", layer, chunk.start);

@@ -10,7 +10,7 @@ enum cell_part { CELL_KV_PROJECT, CELL_KV_PROJECT_BLOCK, CELL_FORWARD, CELL_BACK
 struct cell_key {
     size_t part, rows;
     size_t how, ahead;           // enum keep; of a projection: what the forward reads, too
-    size_t has_output, in_place; // of a forward: y is a tensor; it is x
+    size_t has_output, in_place; // of a forward: y is a tensor; it is x. Of a projection: its state is kept
     // For the mixer: its runs of tokens, their starts (0 if irrelevant), and struct batch's number for its
     // documents.
     size_t start, count, further_start, further_count;

@@ -27,7 +27,7 @@ void layer_forward(struct model *model, const struct batch *batch, size_t layer,
     bool shared = batch_is_shared(batch); // then all keys and values come first
     chunk = whole ? context : chunk;
     size_t count = context ? (context + chunk - 1) / chunk : 1; // a rank without tokens takes part in exchanges
-    struct carry kv = carry_new(model, layer, PLACE_DEVICE, (struct carry_size){context, B, chunk});
+    struct carry kv = carry_new(model, layer, PLACE_DEVICE, carry_size_of(batch, context, chunk));
     unit_acquire(model, unit_of_layer(layer));
     for (size_t i = 0; shared && i < count; i++) {
         struct span span = chunk_of(context, chunk, i);

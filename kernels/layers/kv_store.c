@@ -1,14 +1,15 @@
 #include "kernels/layers/kv_store.h"
 #include "kernels/device/ops.h"
 
-// A buffer on the device for any layer's carry: each tensor as large as the largest.
+// A buffer on the device for any layer's carry on the host: each tensor as large as the largest.
 static struct carry near_new(struct model *model, const struct kv_store *store, const struct carry *far)
 {
     struct carry near = {0};
     for (size_t i = 0; i < CARRY_TENSORS; i++) {
         struct tensor *t = &near.t[i];
         for (size_t l = store->first; l < store->end; l++)
-            *t = tensor_bytes(far[l].t[i]) > tensor_bytes(*t) ? far[l].t[i] : *t;
+            if (far[l].t[i].place == PLACE_HOST && tensor_bytes(far[l].t[i]) > tensor_bytes(*t))
+                *t = far[l].t[i];
         if (t->cols > 0)
             *t = tensor_new(model->device, t->rows, t->cols, t->dtype, t->category);
     }
@@ -30,23 +31,27 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
         store->near[i] = near_new(model, store, store->kv);
 }
 
+static bool is_far(struct carry carry)
+{
+    return carry.t[0].place == PLACE_HOST;
+}
+
 void kv_store_open_gradients(struct kv_store *store, enum place place, struct carry_size size)
 {
     struct model *model = store->model;
-    store->grad_place = place;
     store->buffers.far |= place == PLACE_HOST;
     for (size_t l = store->first; l < store->end; l++) {
         store->grad[l] = carry_gradient_new(model, l, place, size);
-        if (place == PLACE_DEVICE)
+        if (!is_far(store->grad[l]))
             carry_zero(model, store->grad[l]);
     }
     for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
         store->near_grad[i] = near_new(model, store, store->grad);
 }
 
-static void prefetch(struct device *device, struct carry near, struct carry far, size_t rows)
+static void prefetch(struct device *device, struct carry near, struct carry far, size_t row, size_t rows)
 {
-    near = carry_rows(near, 0, rows), far = carry_rows(far, 0, rows);
+    near = carry_rows(near, row, rows), far = carry_rows(far, row, rows);
     for (size_t i = 0; i < CARRY_TENSORS; i++)
         if (far.t[i].rows > 0 && far.t[i].cols > 0)
             copy_in(device, near.t[i], far.t[i]);
@@ -68,19 +73,27 @@ static struct carry near_kv(const struct kv_store *store, size_t layer, size_t b
 }
 static struct carry near_grad(const struct kv_store *store, size_t layer, size_t buffer)
 {
-    return store->grad_place == PLACE_HOST ? as_layer(store->near_grad[buffer], store->grad[layer])
-                                           : store->grad[layer];
+    struct carry grad = store->grad[layer];
+    return is_far(grad) ? as_layer(store->near_grad[buffer], grad) : grad;
+}
+
+static void prefetch_kv(struct kv_store *store, size_t layer, size_t buffer, struct kv_prefix prefix)
+{
+    struct carry near = near_kv(store, layer, buffer), far = store->kv[layer];
+    struct device *device = store->model->device;
+    if (!far.border)
+        prefetch(device, near, far, 0, prefix.projects ? 0 : prefix.kv);
+    else if (prefix.start > 0)
+        prefetch(device, near, far, prefix.start - far.border, far.border);
 }
 
 void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
-    struct device *device = store->model->device;
     size_t i = double_buffer_prefetch_begin(&store->buffers);
     if (store->place == PLACE_HOST)
-        prefetch(device, near_kv(store, layer, i), store->kv[layer],
-                 prefix.projects && !store->kv[layer].border ? 0 : prefix.kv);
-    if (store->grad_place == PLACE_HOST && !prefix.fresh)
-        prefetch(device, near_grad(store, layer, i), store->grad[layer], prefix.grad);
+        prefetch_kv(store, layer, i, prefix);
+    if (is_far(store->grad[layer]) && !prefix.fresh)
+        prefetch(store->model->device, near_grad(store, layer, i), store->grad[layer], 0, prefix.grad);
     double_buffer_prefetch_end(&store->buffers);
 }
 
@@ -95,7 +108,7 @@ struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv
 {
     double_buffer_acquire(&store->buffers);
     struct kv_layer got = near(store, layer);
-    if (store->grad_place == PLACE_HOST && prefix.fresh && prefix.grad)
+    if (is_far(store->grad[layer]) && prefix.fresh && prefix.grad)
         carry_zero(store->model, carry_rows(got.grad, 0, prefix.grad));
     return got;
 }
@@ -116,7 +129,7 @@ void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t r
 
 void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows)
 {
-    if (store->grad_place == PLACE_HOST)
+    if (is_far(store->grad[layer]))
         offload(store, store->grad[layer], near(store, layer).grad, 0, rows);
 }
 

@@ -8,16 +8,17 @@
 
 struct kv_store {
     struct model *model;
-    size_t first, end;            // layers
-    enum place place, grad_place; // of carries; of their gradients
-    struct carry *kv, *grad;      // [layers], where they lie
+    size_t first, end;       // layers
+    enum place place;        // of carries
+    struct carry *kv, *grad; // [layers], where they lie
     struct double_buffer buffers;
     struct carry near[2], near_grad[2]; // [buffers], wide enough for each layer
 };
 
-// Prefetched part of a layer, in rows of tokens from the first on.
+// Prefetched part of a layer, in rows of tokens: those before the chunk, of whose states the last is read; and keys
+// and values, and gradients, from the first on.
 struct kv_prefix {
-    size_t kv, grad;
+    size_t start, kv, grad;
     bool fresh;    // the gradients have not been written yet, and are 0
     bool projects; // a chunk's own carry is made, and no cell runs: keys and values to the left are not read
 };
@@ -30,7 +31,7 @@ struct kv_layer {
 // The carries of layers [first, end). Release with kv_store_close.
 void kv_store_open(struct kv_store *store, struct model *model, size_t first, size_t end, enum place place,
                    struct carry_size size);
-// And their gradients; on the device they are 0.
+// And their gradients; on the device, where those of states are in any case, they are 0.
 void kv_store_open_gradients(struct kv_store *store, enum place place, struct carry_size size);
 // A layer is acquired next: while the one before it, which has been acquired, is used; nothing is read or offloaded
 // any more of the one before that.

@@ -119,9 +119,10 @@ static void keep_keys(struct model *model, struct rotated keys, size_t n, struct
     to->rstd_k = kept->own[ATTENTION_RSTD_K] = statistic(model, n * rotated_norms(model, keys), 1);
 }
 
-static void project(struct cell_at at, struct tensor x, struct carry kv, struct kept *kept, enum keep how,
+static void project(struct cell_at at, struct tensor x, struct carry kv, struct activations *a, enum keep how,
                     bool ahead)
 {
+    struct kept *kept = &a->mixer;
     struct rotated keys = rotated_keys(at.model, at.layer);
     size_t n = x.rows;
     struct projected to = {0};

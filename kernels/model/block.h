@@ -56,7 +56,7 @@ struct mixer {
     struct pair_shape (*outputs)(const struct model *model, size_t layer);
 
     // Writes the chunk's part of the layer's carry. ahead: also makes what `forward` reads of the same pass over x.
-    void (*project)(struct cell_at at, struct tensor x, struct carry carry, struct kept *kept, enum keep how,
+    void (*project)(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how,
                     bool ahead);
     // The same in blocks of any rows, from `row` of the chunk on; `finish` completes them. NULL: chunk by chunk.
     void (*project_block)(struct model *model, size_t layer, size_t row, struct tensor x, struct carry carry);

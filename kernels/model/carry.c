@@ -1,13 +1,11 @@
 #include "kernels/model/carry.h"
 
-static struct carry new_as(struct model *model, enum place place, struct pair_shape shape, size_t rows,
-                           enum category category)
+static void new_as(struct model *model, struct tensor *tensors, enum place place, struct pair_shape shape,
+                   size_t rows, enum category category)
 {
-    struct carry carry = {0};
     for (size_t i = 0; i < CARRY_TENSORS; i++)
         if (shape.cols[i])
-            carry.t[i] = tensor_new_in(model->device, place, rows, shape.cols[i], shape.dtype[i], category);
-    return carry;
+            tensors[i] = tensor_new_in(model->device, place, rows, shape.cols[i], shape.dtype[i], category);
 }
 
 static struct carry_shape shape_of(const struct model *model, size_t layer)
@@ -18,21 +16,23 @@ static struct carry_shape shape_of(const struct model *model, size_t layer)
 struct carry carry_new(struct model *model, size_t layer, enum place place, struct carry_size size)
 {
     struct carry_shape shape = shape_of(model, layer);
-    size_t borders = size.tokens ? (size.tokens - 1) / size.chunk + 1 : 0;
-    struct carry carry = new_as(model, place, shape.value, (shape.at_borders ? borders : size.tokens) * size.batch,
-                                CATEGORY_KV_CACHE);
-    carry.border = shape.at_borders ? size.chunk * size.batch : 0;
-    carry.batch = size.batch;
+    struct carry carry = {.border = shape.at_borders ? size.chunk * size.batch : 0, .batch = size.batch};
+    size_t borders = size.tokens ? (size.tokens - 1) / size.chunk : 0;
+    new_as(model, carry.t, place, shape.value, (shape.at_borders ? borders : size.tokens) * size.batch,
+           CATEGORY_KV_CACHE);
+    if (shape.at_borders && size.prompts)
+        new_as(model, carry.base, PLACE_DEVICE, shape.value, size.batch, CATEGORY_KV_CACHE);
     return carry;
 }
 
 struct carry carry_gradient_new(struct model *model, size_t layer, enum place place, struct carry_size size)
 {
     struct carry_shape shape = shape_of(model, layer);
-    struct carry carry =
-        new_as(model, place, shape.grad, (shape.at_borders ? 1 : size.tokens) * size.batch, CATEGORY_KV_GRADIENTS);
-    carry.border = shape.at_borders ? SIZE_MAX : 0;
-    carry.batch = size.batch;
+    struct carry carry = {.border = shape.at_borders ? SIZE_MAX : 0, .batch = size.batch};
+    new_as(model, carry.t, shape.at_borders ? PLACE_DEVICE : place, shape.grad,
+           (shape.at_borders ? 1 : size.tokens) * size.batch, CATEGORY_KV_GRADIENTS);
+    if (shape.at_borders && size.prompts)
+        new_as(model, carry.base, PLACE_DEVICE, shape.grad, size.batch, CATEGORY_KV_GRADIENTS);
     return carry;
 }
 
@@ -46,21 +46,28 @@ struct carry carry_like(struct model *model, struct carry carry, size_t rows, en
 
 void carry_zero(struct model *model, struct carry carry)
 {
-    for (size_t i = 0; i < CARRY_TENSORS; i++)
+    for (size_t i = 0; i < CARRY_TENSORS; i++) {
         if (carry.t[i].cols > 0)
             op_zero(model->device, carry.t[i]);
+        if (carry.base[i].cols > 0)
+            op_zero(model->device, carry.base[i]);
+    }
 }
 
 void carry_free(struct model *model, struct carry *carry)
 {
-    for (size_t i = 0; i < CARRY_TENSORS; i++)
+    for (size_t i = CARRY_TENSORS; i-- > 0;) {
+        tensor_free(model->device, &carry->base[i]);
         tensor_free(model->device, &carry->t[i]);
+    }
 }
 
 struct carry carry_rows(struct carry carry, size_t start, size_t count)
 {
     if (carry.border) {
-        size_t first = start / carry.border, end = count ? (start + count - 1) / carry.border + 1 : first;
+        size_t borders = carry.t[0].rows / carry.batch, first = start / carry.border;
+        size_t end = count ? (start + count - 1) / carry.border + 1 : first;
+        end = end < borders ? end : borders, first = first < end ? first : end;
         start = first * carry.batch, count = (end - first) * carry.batch;
     }
     for (size_t i = 0; i < CARRY_TENSORS; i++)

@@ -140,9 +140,9 @@ static void state_close(struct state *state)
     segments_free(&state->segments);
 }
 
-static struct carry_size carry_size_of(const struct state *state, size_t tokens)
+static struct carry_size size_of(const struct state *state, size_t tokens)
 {
-    return (struct carry_size){tokens, state->step->batch->batch, state->schedule->chunks.chunk};
+    return carry_size_of(state->step->batch, tokens, state->schedule->chunks.chunk);
 }
 
 // Opens the carries of a segment's layers, for the first `count` chunks.
@@ -151,7 +151,7 @@ static void kv_open(struct state *state, struct segment segment, size_t count)
     const struct chunk_options *options = state->step->options;
     kv_store_open(&state->kv, state->step->model, segment.first, segment.end,
                   options->offload == CHUNK_OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
-                  carry_size_of(state, tokens_of(state->schedule, count)));
+                  size_of(state, tokens_of(state->schedule, count)));
 }
 
 // After a chunk of a first pass: the next one of the same segment, or else the layer `above`.
@@ -159,7 +159,8 @@ static struct chunk_next next_of_pass(const struct state *state, struct segment 
 {
     bool same = c + 1 < state->needed;
     size_t rows = tokens_of(state->schedule, c + 1) * state->step->batch->batch;
-    return (struct chunk_next){.any = true, .layer = same ? segment.first : above, .same = same, .rows = rows};
+    return (struct chunk_next){
+        .any = true, .layer = same ? segment.first : above, .same = same, .start = rows, .rows = rows};
 }
 
 // Number of chunks whose keys and values segment s keeps.
@@ -183,8 +184,9 @@ static struct chunk_next next_of_schedule(const struct state *state, size_t s, s
     if (next.any)
         next.layer = state->segments.items[next.same ? s : s - 1].first;
     if (next.same) {
-        size_t c = state->schedule->drawn.items[j - 1];
-        next.rows = tokens_of(state->schedule, c + is_cached(state, s, c)) * state->step->batch->batch;
+        size_t c = state->schedule->drawn.items[j - 1], B = state->step->batch->batch;
+        next.start = tokens_of(state->schedule, c) * B;
+        next.rows = tokens_of(state->schedule, c + is_cached(state, s, c)) * B;
     }
     return next;
 }
@@ -412,7 +414,7 @@ static void run_backward(struct state *state, size_t s)
     if (schedule->drawn.count) {
         // With all chunks drawn, every chunk reads and writes all of them; those of a few stay on the device.
         kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE,
-                                carry_size_of(state, state->sampled));
+                                size_of(state, state->sampled));
     }
     list_key_segments(state);
     for (size_t j = schedule->drawn.count; j-- > 0;) {

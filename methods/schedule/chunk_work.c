@@ -11,15 +11,17 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
     return tensor_new(model->device, rows, model->config.width, model->device->ops->dtype, category);
 }
 
-// Acquires layer l's carry on the way up, of which the first `rows` rows are read. projects: no cell of the highest
-// layer runs. Prefetches the next layer's.
-static struct carry acquire_kv_upward(struct kv_store *kv, size_t l, struct segment segment, size_t rows,
-                                      bool projects)
+// Acquires layer l's carry on the way up, of which the prefix is read. projects: no cell of the highest layer runs.
+// Prefetches the next layer's.
+static struct carry acquire_kv_upward(struct kv_store *kv, size_t l, struct segment segment,
+                                      struct kv_prefix prefix, bool projects)
 {
+    prefix.projects = projects && l + 1 == segment.end;
     if (!double_buffer_is_ahead(&kv->buffers)) // the first chunk, or one layer in one buffer
-        kv_store_prefetch(kv, l, (struct kv_prefix){.kv = rows, .projects = projects && l + 1 == segment.end});
+        kv_store_prefetch(kv, l, prefix);
+    prefix.projects = projects && l + 2 == segment.end;
     if (l + 1 < segment.end)
-        kv_store_prefetch(kv, l + 1, (struct kv_prefix){.kv = rows, .projects = projects && l + 2 == segment.end});
+        kv_store_prefetch(kv, l + 1, prefix);
     return kv_store_acquire(kv, l, (struct kv_prefix){0}).kv;
 }
 
@@ -31,13 +33,14 @@ static void prefetch_next(struct model *model, struct kv_store *kv, struct chunk
     if (next.any)
         unit_prefetch(model, unit_of_layer(next.layer));
     if (next.same && kv->buffers.count > 1)
-        kv_store_prefetch(kv, next.layer, (struct kv_prefix){.kv = next.rows});
+        kv_store_prefetch(kv, next.layer, (struct kv_prefix){.start = next.start, .kv = next.rows});
 }
 
 // The part of a layer read on the way down: keys and values up to the chunk's end, and their gradients.
 static struct kv_prefix prefix_downward(const struct chunk_work *work, size_t batch)
 {
-    struct kv_prefix prefix = {.kv = (work->chunk.start + work->chunk.count) * batch, .fresh = work->first};
+    size_t start = work->chunk.start * batch;
+    struct kv_prefix prefix = {start, .kv = start + work->chunk.count * batch, .fresh = work->first};
     for (size_t i = 0; i < work->key_segment_count; i++)
         prefix.grad += work->key_segments[i].count * batch;
     return prefix;
@@ -73,7 +76,8 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
     size_t start = chunk.start * step->batch->batch;
     for (size_t l = segment.first; l < segment.end; l++) {
         bool highest = l + 1 == segment.end;
-        struct carry own = acquire_kv_upward(kv, l, segment, start, output == CHUNK_KV);
+        struct carry own =
+            acquire_kv_upward(kv, l, segment, (struct kv_prefix){start, .kv = start}, output == CHUNK_KV);
         unit_acquire(model, unit_of_layer(l));
         if (highest && output != CHUNK_LOSS)
             prefetch_next(model, kv, next);
@@ -124,7 +128,8 @@ void chunk_rebuild(struct step *step, struct chunk_work *work)
     struct model *model = step->model;
     struct span chunk = work->chunk;
     size_t first = work->segment.first, end = work->segment.end, B = step->batch->batch;
-    size_t rows = chunk.count * B, start = chunk.start * B, read = work->cached ? start + rows : start;
+    size_t rows = chunk.count * B, start = chunk.start * B;
+    struct kv_prefix read = {start, .kv = work->cached ? start + rows : start};
     bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, work);
     enum category category = inner ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS;
     struct tensor *x = work->inputs = calloc(end + 1, sizeof *x); // x[l]: [C B, d], input of layer l

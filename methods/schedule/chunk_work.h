@@ -30,10 +30,10 @@ enum chunk_output { CHUNK_KV, CHUNK_HIDDEN, CHUNK_LOSS };
 
 // The layer after a chunk: its weights, keys and values are prefetched during the chunk's last layer.
 struct chunk_next {
-    bool any;     // otherwise none
-    size_t layer; // the lowest of the next chunk
-    bool same;    // in the same segment: `rows` rows of that layer's keys and values are read
-    size_t rows;
+    bool any;           // otherwise none
+    size_t layer;       // the lowest of the next chunk
+    bool same;          // in the same segment: `rows` rows of that layer's keys and values are read
+    size_t start, rows; // rows of tokens before the next chunk
 };
 
 // First pass over a chunk: writes keys and values of the segment's layers to kv. x: [C B, d], the lowest layer's

@@ -33,7 +33,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
     struct model *model = state->step->model;
     struct device *device = model->device;
     bool shared = batch_is_shared(state->step->batch); // then all keys and values come first
-    struct carry_size size = {state->chunks.context, state->step->batch->batch, state->chunks.chunk};
+    struct carry_size size = carry_size_of(state->step->batch, state->chunks.context, state->chunks.chunk);
     for (size_t l = first; l < end; l++) {
         bool kept = l + 1 >= keep.first && l + 1 < keep.end;
         struct carry kv = carry_new(model, l, PLACE_DEVICE, size);

@@ -52,14 +52,17 @@ static void sum(struct cell_at at, struct tensor x, struct tensor state, struct 
     tensor_free(device, &h);
 }
 
-static void project(struct cell_at at, struct tensor x, struct carry carry, struct kept *kept, enum keep how,
+static void project(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how,
                     bool ahead)
 {
-    (void)kept, (void)how, (void)ahead;
+    (void)a, (void)how, (void)ahead;
     size_t B = x.rows / at.chunk.count;
+    struct tensor right = carry_rows(carry, at.chunk.start * B, x.rows).t[0];
+    if (right.rows == 0)
+        return; // behind the last chunk
     struct tensor state = state_new(at, carry, B);
     sum(at, x, state, tensor_none(), &(struct kept){0});
-    op_copy(at.model->device, carry_rows(carry, at.chunk.start * B, x.rows).t[0], state);
+    op_copy(at.model->device, right, state);
     tensor_free(at.model->device, &state);
 }
 
