@@ -164,7 +164,7 @@ static void rounds_are_held_against_each_other(void **state)
     BASE(*state, ROUND(100), ROUND(160), ROUND(130));
     NEW(*state, ROUND(118), ROUND(189), ROUND(153));
     expect_judged(*state, "base new", "worse", "time", NULL);
-    expect(*state, "base new", 1, "time 100 ms -> 118 ms, of the processors, x1.17");
+    expect(*state, "base new", 1, "time 100 ms -> 118 ms, of the processors, x1.18");
     expect(*state, "base new", 1, "3 trials are judged by processor time, for other programs disturbed them");
     expect(*state, "--format json base new", 1, "'rounds': 3");
     NEW(*state, ROUND(104), ROUND(166), ROUND(135));

@@ -3,17 +3,16 @@
 //
 // A trial's time in a round is the geometric mean of the faster half of its samples, because disturbances only add
 // time (Chen and Revels 2016). With drawn chunks, sample i is first divided by the median of draw i over both
-// builds.
+// builds. Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's speed does
+// from round to round it does to both.
 //
-//   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's
-//                speed does from round to round it does to both. A round is one value, the median over the
-//                trials of log(new / base); the mean over the rounds has Student's interval of 95 % (1908).
-//   one trial    The ratio of its least times over the rounds; where that brings the second least nearer, each
-//                without what its round did to all trials (the median over the trials). How far it may be off
-//                shows in how far the second least time lies above the least (Robson and Whitlock 1964), the median
-//                over all trials and both builds. From three rounds on, the median of log(new / base) over the
-//                rounds if its error, from the median absolute deviation, is less than half of that: the machine's
-//                speed changes from trial to trial.
+//   all trials   A round is one value, the median over the trials of log(new / base). Their ratio is the mean over
+//                the rounds, with Student's interval of 95 % (1908).
+//   one trial    The median of log(new / base) over the rounds, with its error from the median absolute deviation,
+//                or the ratio of its minimum times, with its error from the distance of the second smallest from
+//                them (Robson and Whitlock 1964). Errors are medians over all trials. Minima need no more than one
+//                undisturbed round of each build; medians, from three rounds on, are used if their error is less
+//                than half of the minima's, because the machine's speed changes.
 //   a group      Trials of one method, context or dtype: the mean of their log ratios.
 //
 // With the threshold T, of one trial 1.5 T and of k trials T (1 + 0.5 / sqrt k):

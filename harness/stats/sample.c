@@ -1,7 +1,7 @@
 #include "harness/stats/sample.h"
-#include "harness/stats/student_t.h"
 #include "kernels/base/status.h"
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +36,35 @@ struct sample_mean sample_mean(const double *values, size_t count)
     return mean;
 }
 
+// Two-sided probability of a |t| at least this large with `freedom` degrees of freedom, > 0. Exact (Abramowitz &
+// Stegun 26.7.3 and 26.7.4).
+static double student_t_p(double t, size_t freedom)
+{
+    bool odd = freedom % 2 != 0;
+    double angle = atan(t / sqrt((double)freedom)), cosine = cos(angle);
+    double term = odd ? sin(angle) * cosine : sin(angle), sum = 0;
+    for (size_t k = odd ? 3 : 2; k <= freedom; k += 2) {
+        sum += term;
+        term *= cosine * cosine * (double)(k - 1) / (double)k;
+    }
+    return odd ? 1 - 2 / M_PI * (angle + sum) : 1 - sum;
+}
+
+// The t with the probability SAMPLE_LEVEL, by bisection.
+static double student_t(size_t freedom)
+{
+    double low = 0, high = 16; // 12.7 with one degree of freedom, less with more
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        *(student_t_p(middle, freedom) > SAMPLE_LEVEL ? &low : &high) = middle;
+    }
+    return high;
+}
+
 double sample_half_interval(struct sample_mean mean, size_t count, double error_min)
 {
     double error = fmax(mean.deviation / sqrt((double)count), error_min);
-    return count > 1 ? student_t_quantile(SAMPLE_LEVEL, count - 1) * error : INFINITY;
+    return count > 1 ? student_t(count - 1) * error : INFINITY;
 }
 
 struct shift sample_ratio(double log_ratio, double half_interval)
