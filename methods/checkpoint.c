@@ -39,7 +39,7 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     struct carry kv = carry_new(model, l, PLACE_DEVICE, carry_size_of(step->batch, all.count, all.count));
     unit_acquire(model, unit_of_layer(l));
     kv_project(model, step->batch, l, all, x, kv, &rebuilt, options->keep);
-    kv = carry_gather_take(model, step->batch, kv);
+    kv = carry_gather_take(model, step->batch, l, kv);
     cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
     unit_prefetch(model, next);
     cell_backward_mlp(model, l, all, &rebuilt, grad);
@@ -47,7 +47,7 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
     cell_backward_mixer(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
     carry_free(model, &kv);
-    if (carry_gradients_sum(model, step->batch, &grad_kv))
+    if (carry_gradients_sum(model, step->batch, l, &grad_kv))
         kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
     unit_release(model, unit_of_layer(l));
     carry_free(model, &grad_kv);

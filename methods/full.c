@@ -36,7 +36,7 @@ static void run(struct step *step)
         unit_acquire(model, unit_of_layer(l));
         kv_project(model, step->batch, l, all, x[l], kv[l], &kept[l], how);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        struct carry seen = carry_gather(model, step->batch, kv[l]);
+        struct carry seen = carry_gather(model, step->batch, l, kv[l]);
         unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], &kept[l], how);
         carry_gathered_free(model, step->batch, &seen);
@@ -56,12 +56,12 @@ static void run(struct step *step)
         unit_acquire(model, unit_of_layer(l));
         unit_prefetch(model, l > lowest ? unit_of_layer(l - 1) : UNIT_NONE);
         cell_backward_mlp(model, l, all, &kept[l], grad);
-        struct carry seen = carry_gather_take(model, step->batch, kv[l]);
+        struct carry seen = carry_gather_take(model, step->batch, l, kv[l]);
         struct carry grad_kv = carry_gradients_new(model, step->batch, l);
         struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
         cell_backward_mixer(model, step->batch, l, all, &kept[l], seen, &keys, 1, grad);
         carry_free(model, &seen);
-        if (carry_gradients_sum(model, step->batch, &grad_kv))
+        if (carry_gradients_sum(model, step->batch, l, &grad_kv))
             kv_project_backward(model, step->batch, l, all, x[l], grad_kv, grad);
         unit_release(model, unit_of_layer(l));
         carry_free(model, &grad_kv);

@@ -91,7 +91,7 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
     unit_acquire(model, unit_of_layer(l));
     project(step, l, x, kv, chunks.chunk);
-    kv = carry_gather_take(model, step->batch, kv);
+    kv = carry_gather_take(model, step->batch, l, kv);
     stream_open(x, chunks.chunk * B);
     stream_open(grad, chunks.chunk * B);
     for (size_t c = chunks.count; c-- > 0;) {
@@ -109,7 +109,7 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     stream_close(grad);
     stream_close(x);
     carry_free(model, &kv);
-    if (carry_gradients_sum(model, step->batch, &grad_kv))
+    if (carry_gradients_sum(model, step->batch, l, &grad_kv))
         project_backward(step, l, x, grad, grad_kv, chunks);
     unit_release(model, unit_of_layer(l));
     carry_free(model, &grad_kv);
@@ -135,7 +135,7 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     struct carry kv = carry_new(model, l, PLACE_DEVICE, carry_size_of(step->batch, all.count, all.count));
     unit_acquire(model, unit_of_layer(l));
     project(step, l, of_x, kv, all.count);
-    kv = carry_gather_take(model, step->batch, kv);
+    kv = carry_gather_take(model, step->batch, l, kv);
     cell_mix_forward(model, step->batch, l, x, kv, &row, options->keep);
     size_t cols = config_mixer(&model->config, l)->outputs(model, l).cols[0];
     struct tensor grad_o = tensor_new(model->device, x.rows, cols, x.dtype, CATEGORY_WORKSPACE);
@@ -151,7 +151,7 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     cell_mix_backward(model, step->batch, l, &row, kv, carry_segment_of(step->batch, grad_kv), grad_o, grad);
     tensor_free(model->device, &grad_o);
     carry_free(model, &kv);
-    if (carry_gradients_sum(model, step->batch, &grad_kv))
+    if (carry_gradients_sum(model, step->batch, l, &grad_kv))
         kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
     unit_release(model, unit_of_layer(l));
     carry_free(model, &grad_kv);

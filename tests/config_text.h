@@ -47,7 +47,14 @@ static inline void expect_same_again(const struct scratch *scratch, const struct
     if (!folder_write_config(scratch->folder, c, DTYPE_F32, &status) ||
         !folder_read_config(scratch->folder, &again, &status))
         fail_msg("%s", status.message);
-    assert_true(fabs(again.query_scale - c->query_scale) < 1e-12);
-    again.query_scale = c->query_scale;
+    for (size_t k = 0; k < CONFIG_KINDS; k++) {
+        double *scale = &again.kinds[k].query_scale;
+        if (!config_has_kind(c, k)) {
+            again.kinds[k] = c->kinds[k];
+            continue;
+        }
+        assert_true(fabs(*scale - c->kinds[k].query_scale) < 1e-12);
+        *scale = c->kinds[k].query_scale;
+    }
     assert_memory_equal(&again, c, sizeof again);
 }

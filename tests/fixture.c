@@ -9,12 +9,9 @@ struct fixture fixture_default(void)
         .config = {.name = "test",
                    .layers = 3,
                    .width = 24,
-                   .heads = 4,
-                   .kv_heads = 2,
-                   .head_dim = 6,
+                   .kinds = {{.heads = 4, .kv_heads = 2, .head_dim = 6, .rope_theta = 10000}},
                    .ffn = 40,
                    .vocab = 31,
-                   .rope_theta = 10000,
                    .norm_epsilon = 1e-5},
         .dtype = DTYPE_F64,
         .rounding = DTYPE_F32,
@@ -22,6 +19,14 @@ struct fixture fixture_default(void)
         .batch_size = 2,
         .seed = 7,
     };
+}
+
+void fixture_set_windows(struct config *config, size_t window, size_t full_layers)
+{
+    config->kinds[0].window = 0;
+    for (size_t l = 0; l < config->layers; l++)
+        config->kind_of[l] = full_layers >> l & 1;
+    config_add_window(config, window, 0);
 }
 
 const char *fixture_choose_family(struct fixture *f, size_t index)
@@ -39,11 +44,10 @@ const char *fixture_choose_family(struct fixture *f, size_t index)
         c->embedding_scale = sqrt(c->width);
     }
     if (index == 2) {
-        c->query_scale = 0.8;
-        c->sliding_window = 5;
-        c->full_layers[0] = 2;
-        c->local_rope_theta = 100;
-        c->rope_scaling = (struct rope_scaling){.factor = 4};
+        c->kinds[0].query_scale = 0.8;
+        c->kinds[0].rope_scaling = (struct rope_scaling){.factor = 4};
+        c->kind_of[1] = 1;
+        config_add_window(c, 5, 100);
     }
     return names[index];
 }

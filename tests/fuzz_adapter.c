@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static const struct config config = {
-        .layers = 2, .width = 64, .heads = 2, .kv_heads = 2, .head_dim = 32, .ffn = 64, .vocab = 64};
+        .layers = 2, .width = 64, .kinds = {{.heads = 2, .kv_heads = 2, .head_dim = 32}}, .ffn = 64, .vocab = 64};
     static struct fuzzed_path folder;
     struct fuzzed_path file = fuzzed_file(bytes, count);
     if (!*folder.text) {

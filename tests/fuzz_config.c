@@ -18,10 +18,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     fuzzed_check(ok, &status);
     if (ok) {
         double frequencies[256];
-        CHECK(config_check(&config, &odd) && config.head_dim <= 512 && config_parameters(&config) > 0);
-        for (int local = 0; local <= (config.local_rope_theta > 0); local++) {
-            config_rope_frequencies(&config, local, frequencies);
-            for (size_t j = 0; j < config.head_dim / 2; j++)
+        CHECK(config_check(&config, &odd) && config_parameters(&config) > 0);
+        for (size_t k = 0; k < CONFIG_KINDS; k++) {
+            const struct layer_kind *kind = &config.kinds[k];
+            if (!config_has_kind(&config, k))
+                continue;
+            CHECK(kind->head_dim <= 512);
+            rope_frequencies(kind, frequencies);
+            for (size_t j = 0; j < kind->head_dim / 2; j++)
                 CHECK(!isnan(frequencies[j]) && frequencies[j] >= 0);
         }
     }

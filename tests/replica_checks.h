@@ -93,7 +93,8 @@ static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers
 {
     const struct config *c = &f->config;
     const struct comm *ranks = &f->ranks->sequence;
-    size_t P = ranks->size, elements = 2 * c->kv_heads * c->head_dim * f->batch.batch, own = 0, others = 0;
+    size_t P = ranks->size, elements = 2 * c->kinds[0].kv_heads * c->kinds[0].head_dim * f->batch.batch, own = 0,
+           others = 0;
     size_t own_pieces = 0, other_pieces = 0;
     for (size_t piece = 0; piece < 2 * P; piece++) {
         size_t tokens = f->context / (2 * P) + (piece < f->context % (2 * P));
@@ -115,7 +116,7 @@ static void pass_keys(struct sent *sent, const struct fixture *f, size_t rounds)
 {
     const struct config *c = &f->config;
     const struct comm *ranks = &f->ranks->sequence;
-    size_t P = ranks->size, elements = 2 * c->kv_heads * c->head_dim * f->batch.batch;
+    size_t P = ranks->size, elements = 2 * c->kinds[0].kv_heads * c->kinds[0].head_dim * f->batch.batch;
     for (size_t stop = 0; stop < P; stop++) {
         struct pieces pieces = pieces_of(f->context, P, (ranks->rank + P - stop) % P);
         size_t tokens = pieces_count(&pieces);
@@ -147,10 +148,11 @@ static void send_all_to_all(struct sent *sent, const struct fixture *f, size_t k
 {
     const struct config *c = &f->config;
     size_t e = dtype_bytes(f->dtype), statistic = dtype_bytes(dtype_statistic(f->dtype));
-    send_heads(sent, f, c->kv_heads, c->head_dim, e, 2 * kv, 0);
-    send_heads(sent, f, c->kv_heads, c->head_dim, dtype_bytes(f->model.kv_gradient_dtype), 0, 2);
-    send_heads(sent, f, c->heads, c->head_dim, e, attends + 3, attends + 1); // and q, o, and grad_o for grad_q
-    send_heads(sent, f, c->heads, 1, statistic, 1, attends);
+    send_heads(sent, f, c->kinds[0].kv_heads, c->kinds[0].head_dim, e, 2 * kv, 0);
+    send_heads(sent, f, c->kinds[0].kv_heads, c->kinds[0].head_dim, dtype_bytes(f->model.kv_gradient_dtype), 0, 2);
+    send_heads(sent, f, c->kinds[0].heads, c->kinds[0].head_dim, e, attends + 3,
+               attends + 1); // and q, o, and grad_o for grad_q
+    send_heads(sent, f, c->kinds[0].heads, 1, statistic, 1, attends);
 }
 
 // Sum over ranks of `count` numbers of 8 bytes.

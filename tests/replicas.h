@@ -31,7 +31,7 @@ static struct fixture fixture_of(const struct setting *s)
     f.device_name = rank_device;
     f.batch_size = s->sequences ? s->sequences : SEQUENCES;
     f.context = s->context ? s->context : f.context;
-    f.config.sliding_window = s->window;
+    f.config.kinds[0].window = s->window;
     f.config.tied = s->tied;
     f.config.qk_norm = s->qk_norm;
     f.quantisation = s->quantisation;

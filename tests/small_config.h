@@ -4,11 +4,8 @@
 
 static const struct config small = {.layers = 2,
                                     .width = 16,
-                                    .heads = 4,
-                                    .kv_heads = 2,
-                                    .head_dim = 6,
+                                    .kinds = {{.heads = 4, .kv_heads = 2, .head_dim = 6, .rope_theta = 10000}},
                                     .ffn = 20,
                                     .vocab = 24,
-                                    .rope_theta = 10000,
                                     .norm_epsilon = 1e-5,
                                     .max_context = 64};

@@ -137,7 +137,8 @@ static void a_pass_ends_at_the_projections(void **state)
     fixture_open(&one);
     const struct config *c = &all.config;
     double n = (double)(all.context * all.batch_size), d = (double)c->width, r = (double)factors.rank;
-    double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
+    double q = (double)(c->kinds[0].heads * c->kinds[0].head_dim),
+           kv = (double)(c->kinds[0].kv_heads * c->kinds[0].head_dim);
     // grad_y B is one product, for the factors and for the input.
     double of_factors = 2 * n * r * ((2 * d + q) + (2 * d + kv) + (2 * (double)c->ffn + d)) * (LAYERS - 1);
     double of_inputs = 2 * n * d * (q + 2 * kv) + 2 * n * r * (d + d);

@@ -76,7 +76,7 @@ static json_t *small(const struct family *family, const char *more)
 {
     char text[1024];
     snprintf(text, sizeof text,
-             "{\"model_type\": \"%s\", \"hidden_size\": 32, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, "
+             "{\"model_type\": \"%s\", \"hidden_size\": 32, \"num_hidden_layers\": 6, \"num_attention_heads\": 4, "
              "\"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 48, \"vocab_size\": 64, "
              "\"max_position_embeddings\": 4096, %s}",
              family->model_type, more);
@@ -141,7 +141,10 @@ static const struct {
     {"hidden_activation", "\"silu\"", WINDOW},
     {"query_pre_attn_scalar", "25", WINDOW},
     {"sliding_window", "9", WINDOW},
-    {"layer_types", "[\"full_attention\", \"sliding_attention\", \"full_attention\"]", WINDOW},
+    {"layer_types",
+     "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\", "
+     "\"full_attention\"]",
+     WINDOW},
     {"use_sliding_window", "false", WINDOW},
     {"max_window_layers", "2", WINDOW},
     {"sliding_window_pattern", "2", WINDOW},
@@ -287,25 +290,26 @@ static void one_key_wins_over_another(void **state)
     const struct family *llama = family_of("llama");
     assert_int_equal(
         config_with(scratch, llama, "\"rope_scaling\": " LLAMA3 "}, \"original_max_position_embeddings\": 64")
+            .kinds[0]
             .rope_scaling.original_context,
         64);
     struct config c =
         config_with(scratch, llama,
                     "\"rope_scaling\": {}, \"rope_parameters\": {\"type\": \"linear\", \"factor\": 4, "
                     "\"rope_theta\": 9.0}, \"rope_theta\": 5");
-    assert_true(c.rope_theta == 9 && c.rope_scaling.factor == 4);
+    assert_true(c.kinds[0].rope_theta == 9 && c.kinds[0].rope_scaling.factor == 4);
     c = config_with(
         scratch, llama,
         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 9.0}, "
         "\"rope_theta\": 5.0");
-    assert_true(c.rope_theta == 5 && c.rope_scaling.factor == 2);
+    assert_true(c.kinds[0].rope_theta == 5 && c.kinds[0].rope_scaling.factor == 2);
     c = config_with(scratch, llama, "\"rope_parameters\": {\"rope_type\": \"default\", \"type\": \"linear\"}");
-    assert_true(c.rope_scaling.factor == 0);
+    assert_true(c.kinds[0].rope_scaling.factor == 0);
     // OLMo 3 gives rope_theta to layers without a window alone, and has no pattern.
     c = config_with(scratch, family_of("olmo3"), "\"rope_theta\": 5.0, \"sliding_window_pattern\": 2");
-    assert_true(c.rope_theta == 5 && c.local_rope_theta == 5e5 && config_window(&c, 1) == 4096);
+    assert_true(c.kinds[0].rope_theta == 5e5 && config_kind(&c, 1)->window == 4096);
     c = config_with(scratch, family_of("gemma3_text"), "\"rope_theta\": 5.0, \"sliding_window_pattern\": 2");
-    assert_true(c.rope_theta == 5 && c.local_rope_theta == 1e4 && config_window(&c, 1) == 0);
+    assert_true(c.kinds[1].rope_theta == 5 && c.kinds[0].rope_theta == 1e4 && config_kind(&c, 1)->window == 0);
 }
 
 // padding_idx of transformers' embedding: the file's, or the class's own number if the vocabulary has it.

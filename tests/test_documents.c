@@ -54,7 +54,7 @@ static void packed_is_as_if_alone(void **state)
         struct fixture f = fixture_default();
         struct document documents[64];
         f.document = lengths[i];
-        f.config.sliding_window = i % 2 ? 3 : 0;
+        f.config.kinds[0].window = i % 2 ? 3 : 0;
         f.config.qk_norm = i == 2;
         f.context = 23;
         fixture_open(&f);
@@ -95,7 +95,7 @@ static void a_window_of_all_is_none(void **state)
             struct step_report report = {0};
             struct fixture f = fixture_default();
             f.dtype = dtype;
-            f.config.sliding_window = windows[i];
+            f.config.kinds[0].window = windows[i];
             fixture_open(&f);
             void *options = fixture_options(method_find("seco"), OPTIONS);
             double *found = fixture_step(&f, "seco", options, &report);
@@ -136,8 +136,7 @@ static void flops_are_of_what_is_seen(void **state)
         for (size_t i = 0; i < COUNT(windows); i++) {
             struct step_report report = {0};
             struct fixture f = fixture_default();
-            f.config.sliding_window = windows[i];
-            f.config.full_layers[0] = 2;
+            fixture_set_windows(&f.config, windows[i], 2);
             f.document = documents[i];
             fixture_open(&f);
             void *options = fixture_options(method_find(names[n]), "chunk=64");
@@ -145,9 +144,9 @@ static void flops_are_of_what_is_seen(void **state)
             free(fixture_step(&f, names[n], options, &report));
             options_free(&method_find(names[n])->options, options);
             // Forward 4 per pair and element of a head, backward 10.
-            double heads = (double)(f.config.heads * f.config.head_dim), attention = 0;
+            double heads = (double)(f.config.kinds[0].heads * f.config.kinds[0].head_dim), attention = 0;
             for (size_t l = 0; l < f.config.layers; l++)
-                attention += (4 + 10) * heads * pairs_of(&f, config_window(&f.config, l));
+                attention += (4 + 10) * heads * pairs_of(&f, config_kind(&f.config, l)->window);
             others = i == 0 ? f.device->counters.flops - attention : others;
             assert_true(others > 0 && f.device->counters.flops == others + attention);
             step_report_free(&report);

@@ -22,7 +22,8 @@ struct costs {
 static struct costs costs_of(const struct fixture *f)
 {
     const struct config *c = &f->config;
-    double d = c->width, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, ffn = c->ffn;
+    double d = c->width, q = c->kinds[0].heads * c->kinds[0].head_dim,
+           kv = c->kinds[0].kv_heads * c->kinds[0].head_dim, ffn = c->ffn;
     const double shapes[LORA_PROJECTIONS][2] = {{d, q}, {d, kv}, {d, kv}, {q, d}, {d, ffn}, {d, ffn}, {ffn, d}};
     double forward[LORA_PROJECTIONS];
     struct costs costs = {.head = 2 * d * c->vocab,
@@ -49,13 +50,13 @@ static size_t document_of(const struct fixture *f, size_t b, size_t t)
 // in a layer: 2 H D a pair.
 static double product(const struct fixture *f, size_t layer, struct span queries, struct span keys)
 {
-    size_t pairs = 0, window = config_window(&f->config, layer);
+    size_t pairs = 0, window = config_kind(&f->config, layer)->window;
     for (size_t b = 0; b < f->batch_size; b++) {
         for (size_t q = queries.start; q < queries.start + queries.count; q++)
             for (size_t k = keys.start; k < keys.start + keys.count && k <= q; k++)
                 pairs += document_of(f, b, q) == document_of(f, b, k) && (!window || q - k < window);
     }
-    return 2.0 * (double)(pairs * f->config.heads * f->config.head_dim);
+    return 2.0 * (double)(pairs * f->config.kinds[0].heads * f->config.kinds[0].head_dim);
 }
 
 // One product of the tokens of a span with all that they see, in layers [first, end).
@@ -407,12 +408,11 @@ static void test_windows_and_documents(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.sliding_window = 4;
-    f.config.full_layers[0] = 2;
+    fixture_set_windows(&f.config, 4, 2);
     check_together(&f);
     f.document = 9;
     check_together(&f);
-    f.config.sliding_window = 0;
+    f.config.kinds[0].window = 0;
     check_all(&f, "");
 }
 

@@ -5,17 +5,16 @@
 
 static void expect_config(const struct config *a, const struct config *b)
 {
-    assert_true(a->layers == b->layers && a->width == b->width && a->heads == b->heads &&
-                a->kv_heads == b->kv_heads);
-    assert_true(a->head_dim == b->head_dim && a->ffn == b->ffn && a->vocab == b->vocab);
-    assert_true(a->rope_theta == b->rope_theta && a->norm_epsilon == b->norm_epsilon && a->tied == b->tied);
+    assert_true(a->layers == b->layers && a->width == b->width && a->ffn == b->ffn && a->vocab == b->vocab);
+    assert_true(a->norm_epsilon == b->norm_epsilon && a->tied == b->tied);
     assert_true(a->qkv_bias == b->qkv_bias && a->qk_norm == b->qk_norm && a->max_context == b->max_context);
-    const struct rope_scaling *r = &a->rope_scaling, *s = &b->rope_scaling;
     assert_true(a->norms == b->norms && a->whole_qk_norm == b->whole_qk_norm && a->unit_offset == b->unit_offset);
     assert_true(a->activation == b->activation && a->embedding_scale == b->embedding_scale);
-    assert_true(a->local_rope_theta == b->local_rope_theta && a->sliding_window == b->sliding_window);
-    assert_true(r->factor == s->factor && r->low_freq_factor == s->low_freq_factor);
-    assert_true(r->high_freq_factor == s->high_freq_factor && r->original_context == s->original_context);
+    for (size_t l = 0; l < a->layers; l++) {
+        const struct layer_kind *of_a = config_kind(a, l), *of_b = config_kind(b, l);
+        assert_true(of_a->heads == of_b->heads && of_a->kv_heads == of_b->kv_heads);
+        assert_true(of_a->window == of_b->window && rope_is_same(of_a, of_b));
+    }
 }
 
 static void folders_are_read_as_written(void **state)
@@ -24,7 +23,7 @@ static void folders_are_read_as_written(void **state)
     configs[1].tied = true;
     configs[2].qkv_bias = true;
     configs[3].qk_norm = true;
-    configs[4].rope_scaling = (struct rope_scaling){8, 1, 4, 32, 0};
+    configs[4].kinds[0].rope_scaling = (struct rope_scaling){8, 1, 4, 32, 0};
     configs[5].vocab = 100000; // read in several blocks, the last of them shorter
     configs[6].norms = NORMS_AFTER;
     configs[6].qk_norm = configs[6].whole_qk_norm = true;
@@ -32,8 +31,7 @@ static void folders_are_read_as_written(void **state)
     configs[7].qk_norm = configs[7].unit_offset = configs[7].tied = true;
     configs[7].activation = ACTIVATION_GELU_TANH;
     configs[7].embedding_scale = 4;
-    configs[7].local_rope_theta = 100;
-    configs[7].sliding_window = 5;
+    config_add_window(&configs[7], 5, 100);
     const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
     for (int i = 0; i < 8; i++) {
         for (int d = 0; d < 3; d++) {

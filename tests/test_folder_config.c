@@ -7,9 +7,10 @@ static void families_and_defaults(void **state)
 {
     struct scratch *scratch = *state;
     struct config c = config_of(scratch, LLAMA "}");
-    assert_true(c.layers == 2 && c.width == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8);
+    assert_true(c.layers == 2 && c.width == 32 && c.kinds[0].heads == 4 && c.kinds[0].kv_heads == 4 &&
+                c.kinds[0].head_dim == 8);
     assert_true(c.ffn == 48 && c.vocab == 64 && c.max_context == 2048);
-    assert_true(c.rope_theta == 10000 && c.norm_epsilon == 1e-6 && c.rope_scaling.factor == 0);
+    assert_true(c.kinds[0].rope_theta == 10000 && c.norm_epsilon == 1e-6 && c.kinds[0].rope_scaling.factor == 0);
     assert_false(c.tied || c.qkv_bias || c.qk_norm);
     assert_non_null(strstr(scratch->folder, c.name));
     assert_memory_equal(c.name, "longbp-test-", 12);
@@ -19,23 +20,25 @@ static void families_and_defaults(void **state)
                         "\"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, \"rope_scaling\": null, "
                         "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", "
                         "\"max_position_embeddings\": 4096, \"pretraining_tp\": 1, \"eos_token_id\": [1]}");
-    assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope_theta == 500000 && c.norm_epsilon == 1e-5 && c.tied);
+    assert_true(c.kinds[0].kv_heads == 2 && c.kinds[0].head_dim == 16 && c.kinds[0].rope_theta == 500000 &&
+                c.norm_epsilon == 1e-5 && c.tied);
     assert_true(c.max_context == 4096);
 
     c = config_of(scratch,
                   QWEN2 ", \"use_sliding_window\": false, \"sliding_window\": 4096, \"rope_theta\": 1000000}");
-    assert_true(c.qkv_bias && !c.qk_norm && c.kv_heads == 2 && c.head_dim == 8 && c.rope_theta == 1e6);
+    assert_true(c.qkv_bias && !c.qk_norm && c.kinds[0].kv_heads == 2 && c.kinds[0].head_dim == 8 &&
+                c.kinds[0].rope_theta == 1e6);
     c = config_of(scratch, QWEN3 ", \"attention_bias\": false, \"layer_types\": [\"full_attention\", "
                                  "\"full_attention\"]}");
-    assert_true(c.qk_norm && !c.qkv_bias && c.head_dim == 128);
+    assert_true(c.qk_norm && !c.qkv_bias && c.kinds[0].head_dim == 128);
     c = config_of(scratch, "{\"model_type\": \"phi3\", " SIZES "}");
-    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.kinds[0].kv_heads, 4);
     c = config_of(scratch,
                   LLAMA ", \"architectures\": [\"LLaMAForCausalLM\"], \"residual_multiplier\": 1.0, \"own\": {}}");
     c = config_of(scratch, MISTRAL ", \"sliding_window\": null, \"head_dim\": null}");
-    assert_true(!c.qk_norm && !c.qkv_bias && c.head_dim == 8);
+    assert_true(!c.qk_norm && !c.qkv_bias && c.kinds[0].head_dim == 8);
     c = config_of(scratch, "{\"model_type\": \"qwen2\", \"num_key_value_heads\": null, " SIZES "}");
-    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.kinds[0].kv_heads, 4);
 }
 
 // As transformers reads them: Mistral's is every layer's, Qwen's of the layers from max_window_layers on, or as
@@ -72,12 +75,14 @@ static void sliding_windows(void **state)
         assert_true(folder_write_config(scratch->folder, &c, DTYPE_F32, &status));
         assert_true(folder_read_config(scratch->folder, &again, &status));
         for (size_t l = 0; l < 2; l++) {
-            assert_int_equal(config_window(&c, l), cases[i].windows[l]);
-            assert_int_equal(config_window(&again, l), cases[i].windows[l]);
+            assert_int_equal(config_kind(&c, l)->window, cases[i].windows[l]);
+            assert_int_equal(config_kind(&again, l)->window, cases[i].windows[l]);
         }
     }
     struct config c = config_of(scratch, MISTRAL "}");
-    assert_true(config_set_full(&c, 1) && !config_set_full(&c, CONFIG_FULL_LAYERS));
+    c.kind_of[1] = 1;
+    c.kinds[1] = c.kinds[0];
+    c.kinds[1].window = 0;
     expect_same_again(scratch, &c);
 }
 
@@ -86,45 +91,51 @@ static void norms_activations_and_scales(void **state)
     struct scratch *scratch = *state;
     struct config c = config_of(scratch, OLMO2 "}");
     assert_true(c.norms == NORMS_AFTER && c.qk_norm && c.whole_qk_norm && !c.unit_offset && !c.tied);
-    assert_true(c.norm_epsilon == 1e-5 && c.kv_heads == 4 && c.head_dim == 8 && c.activation == ACTIVATION_SILU);
-    assert_true(c.embedding_scale == 0 && c.query_scale == 0 && c.sliding_window == 0);
+    assert_true(c.norm_epsilon == 1e-5 && c.kinds[0].kv_heads == 4 && c.kinds[0].head_dim == 8 &&
+                c.activation == ACTIVATION_SILU);
+    assert_true(c.embedding_scale == 0 && c.kinds[0].query_scale == 0 && !config_has_window(&c));
     expect_same_again(scratch, &c);
 
     c = config_of(scratch, GEMMA ", \"hidden_act\": \"gelu\"}"); // published so, and meant so
     assert_true(c.activation == ACTIVATION_GELU_TANH);
     c = config_of(scratch, GEMMA "}");
     assert_true(c.norms == NORMS_BEFORE && !c.qk_norm && c.unit_offset && c.tied);
-    assert_true(c.activation == ACTIVATION_GELU_TANH && c.embedding_scale == sqrt(32) && c.query_scale == 0);
+    assert_true(c.activation == ACTIVATION_GELU_TANH && c.embedding_scale == sqrt(32) &&
+                c.kinds[0].query_scale == 0);
     expect_same_again(scratch, &c);
 
-    c = config_of(scratch, GEMMA3 ", \"query_pre_attn_scalar\": 25, \"sliding_window\": 7, \"rope_scaling\": "
-                                  "{\"rope_type\": \"linear\", \"factor\": 8}}");
+    c = config_of(scratch, GEMMA3
+                  ", \"query_pre_attn_scalar\": 25, \"sliding_window\": 7, "
+                  "\"sliding_window_pattern\": 2, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
     assert_true(c.norms == NORMS_AROUND && c.qk_norm && !c.whole_qk_norm && c.unit_offset && c.tied);
-    assert_true(c.query_scale == 0.8 && c.rope_theta == 1e6 && c.local_rope_theta == 1e4 &&
-                c.rope_scaling.factor == 8);
-    assert_true(config_window(&c, 0) == 7 && config_window(&c, 1) == 7);
-    assert_true(config_rope_is_local(&c, 0));
+    const struct layer_kind *windowed = config_kind(&c, 0), *full = config_kind(&c, 1);
+    assert_true(windowed->window == 7 && full->window == 0);
+    assert_true(windowed->query_scale == 0.8 && full->query_scale == 0.8);
+    assert_true(windowed->rope_theta == 1e4 && windowed->rope_scaling.factor == 0);
+    assert_true(full->rope_theta == 1e6 && full->rope_scaling.factor == 8);
     expect_same_again(scratch, &c);
     double global[8], local[8];
-    config_rope_frequencies(&c, false, global);
-    config_rope_frequencies(&c, true, local);
+    rope_frequencies(full, global);
+    rope_frequencies(windowed, local);
     assert_true(global[0] == 1. / 8 && local[0] == 1 && fabs(local[4] - 0.01) < 1e-15);
 
     c = config_of(scratch, GEMMA3 ", \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16}");
-    assert_true(config_window(&c, 0) == 4096 && config_window(&c, 1) == 0 && c.query_scale == 0);
-    assert_false(config_rope_is_local(&c, 1));
+    assert_true(config_kind(&c, 0)->window == 4096 && config_kind(&c, 1)->window == 0 &&
+                c.kinds[0].query_scale == 0);
+    assert_true(config_kind(&c, 0)->rope_theta == 1e4 && config_kind(&c, 1)->rope_theta == 1e6);
     expect_same_again(scratch, &c);
     c = config_of(scratch,
                   GEMMA3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"], "
                          "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2, "
                          "\"rope_theta\": 7.0}, \"sliding_attention\": {\"rope_type\": \"default\", "
                          "\"rope_theta\": 5.0}}}");
-    assert_true(config_window(&c, 0) == 0 && c.rope_theta == 7 && c.local_rope_theta == 5);
-    assert_true(c.rope_scaling.factor == 2);
+    full = config_kind(&c, 0), windowed = config_kind(&c, 1);
+    assert_true(full->window == 0 && full->rope_theta == 7 && full->rope_scaling.factor == 2);
+    assert_true(windowed->window == 4096 && windowed->rope_theta == 5);
     c = config_of(scratch,
                   LLAMA ", \"hidden_act\": \"gelu_pytorch_tanh\", \"rope_scaling\": {\"type\": \"linear\", "
                         "\"factor\": 2}}");
-    assert_true(c.activation == ACTIVATION_GELU_TANH && c.rope_scaling.factor == 2);
+    assert_true(c.activation == ACTIVATION_GELU_TANH && c.kinds[0].rope_scaling.factor == 2);
     expect_same_again(scratch, &c);
 }
 
@@ -135,33 +146,35 @@ static void text_configs_are_read(void **state)
 {
     struct scratch *scratch = *state;
     struct config c = config_of(scratch, "{\"model_type\": \"llava\", \"text_config\": {\"vocab_size\": 32064}}");
-    assert_true(c.width == 4096 && c.layers == 32 && c.heads == 32 && c.kv_heads == 32 && c.ffn == 11008);
+    assert_true(c.width == 4096 && c.layers == 32 && c.kinds[0].heads == 32 && c.kinds[0].kv_heads == 32 &&
+                c.ffn == 11008);
     assert_true(c.vocab == 32064 && !c.tied && c.norm_epsilon == 1e-6);
     c = config_of(scratch,
                   "{\"model_type\": \"gemma3\", \"text_config\": {\"num_hidden_layers\": 34, "
                   "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}, \"sliding_window\": 1024}}");
-    assert_true(c.width == 2304 && c.layers == 34 && c.heads == 8 && c.kv_heads == 4 && c.head_dim == 256);
-    assert_true(c.vocab == 262208 && c.tied && c.rope_scaling.factor == 8 && c.local_rope_theta == 10000);
-    assert_true(config_window(&c, 0) == 1024 && config_window(&c, 5) == 0);
+    assert_true(c.width == 2304 && c.layers == 34 && c.kinds[0].heads == 8 && c.kinds[0].kv_heads == 4 &&
+                c.kinds[0].head_dim == 256);
+    assert_true(c.vocab == 262208 && c.tied && config_kind(&c, 0)->window == 1024);
+    assert_true(config_kind(&c, 5)->window == 0 && config_kind(&c, 5)->rope_scaling.factor == 8);
     c = config_of(scratch, TEXT("gemma3") "}, \"tie_word_embeddings\": false}");
     assert_false(c.tied);
     c = config_of(scratch, TEXT("llava") ", \"model_type\": \"qwen2\", \"tie_word_embeddings\": true}}");
     assert_true(c.qkv_bias && c.tied);
     c = config_of(scratch, TEXT("llava_next") ", \"model_type\": \"mistral\", "
                                               "\"tie_word_embeddings\": true}}");
-    assert_true(c.kv_heads == 2 && !c.tied);
+    assert_true(c.kinds[0].kv_heads == 2 && !c.tied);
     c = config_of(scratch, TEXT("smolvlm") "}}");
     assert_true(c.norm_epsilon == 1e-5);
     c = config_of(
         scratch, TEXT("qwen3_vl") ", \"rope_scaling\": {\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "
                                   "\"rope_type\": \"default\"}, \"head_dim\": 8}}");
-    assert_true(c.qk_norm && c.rope_theta == 5e5 && c.head_dim == 8 && !c.tied);
+    assert_true(c.qk_norm && c.kinds[0].rope_theta == 5e5 && c.kinds[0].head_dim == 8 && !c.tied);
     // As they were written before text_config.
     c = config_of(
         scratch,
         "{\"model_type\": \"qwen2_vl\", \"num_key_value_heads\": 2, \"rope_scaling\": {\"type\": \"mrope\", "
         "\"mrope_section\": [2, 1, 1]}, \"tie_word_embeddings\": true, \"vision_config\": {}, " SIZES "}");
-    assert_true(c.qkv_bias && c.tied && c.rope_theta == 1e6 && c.rope_scaling.factor == 0 &&
+    assert_true(c.qkv_bias && c.tied && c.kinds[0].rope_theta == 1e6 && c.kinds[0].rope_scaling.factor == 0 &&
                 c.norm_epsilon == 1e-5);
 }
 

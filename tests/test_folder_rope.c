@@ -9,38 +9,41 @@ static void yarn_and_its_layers(void **state)
     struct scratch *scratch = *state;
 #define YARN "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 512"
     struct config c = config_of(scratch, QWEN3 ", \"rope_scaling\": " YARN "}}");
-    const struct rope_scaling *r = &c.rope_scaling;
+    const struct rope_scaling *r = &c.kinds[0].rope_scaling;
     assert_true(r->factor == 4 && r->high_freq_factor == 32 && r->low_freq_factor == 1 &&
                 r->original_context == 512);
-    assert_true(fabs(r->attention_factor - 1.1386294361119891) < 1e-15 && config_rope_gain(&c, false) > 1.13);
+    assert_true(fabs(r->attention_factor - 1.1386294361119891) < 1e-15 && rope_gain(&c.kinds[0]) > 1.13);
     expect_same_again(scratch, &c);
     c = config_of(scratch,
                   LLAMA ", \"rope_parameters\": " YARN ", \"rope_theta\": 7.0, \"beta_fast\": 16, "
                         "\"beta_slow\": 2, \"attention_factor\": 1.5, \"mscale\": 2, \"mscale_all_dim\": 1}}");
-    assert_true(c.rope_theta == 7 && r->high_freq_factor == 16 && r->low_freq_factor == 2 &&
+    assert_true(c.kinds[0].rope_theta == 7 && r->high_freq_factor == 16 && r->low_freq_factor == 2 &&
                 r->attention_factor == 1.5);
     expect_same_again(scratch, &c);
     c = config_of(scratch, LLAMA ", \"rope_scaling\": " YARN ", \"mscale\": 1, \"mscale_all_dim\": 1}}");
     assert_true(r->attention_factor == 1);
     double scaled[4], plain[4];
-    config_rope_frequencies(&c, false, scaled);
-    c.rope_scaling = (struct rope_scaling){0};
-    config_rope_frequencies(&c, false, plain);
+    rope_frequencies(&c.kinds[0], scaled);
+    c.kinds[0].rope_scaling = (struct rope_scaling){0};
+    rope_frequencies(&c.kinds[0], plain);
     assert_true(scaled[0] == plain[0] && scaled[3] < plain[3] && scaled[3] >= plain[3] / 4);
 
-    c = config_of(scratch,
-                  "{\"model_type\": \"olmo3\", " SIZES ", \"sliding_window\": 9, \"rope_scaling\": " YARN "}}");
-    assert_true(c.norms == NORMS_AFTER && c.whole_qk_norm && c.rope_theta == 5e5 && c.local_rope_theta == 5e5);
-    assert_true(config_window(&c, 0) == 9 && config_window(&c, 1) == 9 && config_rope_is_local(&c, 0));
-    assert_true(config_rope_gain(&c, true) == 1 && config_rope_gain(&c, false) > 1.13);
+    c = config_of(scratch, "{\"model_type\": \"olmo3\", " SIZES ", \"sliding_window\": 9, \"layer_types\": "
+                           "[\"sliding_attention\", \"full_attention\"], \"rope_scaling\": " YARN "}}");
+    assert_true(c.norms == NORMS_AFTER && c.whole_qk_norm && c.kinds[0].rope_theta == 5e5 &&
+                c.kinds[1].rope_theta == 5e5);
+    assert_true(config_kind(&c, 0)->window == 9 && config_kind(&c, 1)->window == 0);
+    assert_true(rope_gain(&c.kinds[0]) == 1 && rope_gain(&c.kinds[1]) > 1.13);
     expect_same_again(scratch, &c);
-    c.layers = 8;
+    c = config_of(scratch, "{\"model_type\": \"olmo3\", " SIZES "}");
+    assert_true(config_kind(&c, 1)->window == 4096); // each fourth has none
+    c.layers = 3;
     expect_same_again(scratch, &c);
     c = config_of(scratch, "{\"model_type\": \"olmo3\", " SIZES
                            ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}");
-    assert_true(config_window(&c, 0) == 0 && config_window(&c, 1) == 4096);
+    assert_true(config_kind(&c, 0)->window == 0 && config_kind(&c, 1)->window == 4096);
     expect_same_again(scratch, &c);
-    c.local_rope_theta = 1e4; // which no key says
+    c.kinds[0].rope_theta = 1e4; // which no key says
     struct status status = {0};
     assert_false(folder_write_config(scratch->folder, &c, DTYPE_F32, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
@@ -50,18 +53,20 @@ static void rope_in_both_spellings(void **state)
 {
     struct scratch *scratch = *state;
     struct config c = config_of(scratch, LLAMA ", \"rope_theta\": 7.0, \"rope_scaling\": " LLAMA3 "}}");
-    assert_true(c.rope_theta == 7 && c.rope_scaling.factor == 8 && c.rope_scaling.low_freq_factor == 1);
-    assert_true(c.rope_scaling.high_freq_factor == 4 && c.rope_scaling.original_context == 8192);
+    assert_true(c.kinds[0].rope_theta == 7 && c.kinds[0].rope_scaling.factor == 8 &&
+                c.kinds[0].rope_scaling.low_freq_factor == 1);
+    assert_true(c.kinds[0].rope_scaling.high_freq_factor == 4 && c.kinds[0].rope_scaling.original_context == 8192);
     c = config_of(scratch, LLAMA ", \"rope_parameters\": " LLAMA3 ", \"rope_theta\": 9}}");
-    assert_true(c.rope_theta == 9 && c.rope_scaling.factor == 8 && c.rope_scaling.original_context == 8192);
+    assert_true(c.kinds[0].rope_theta == 9 && c.kinds[0].rope_scaling.factor == 8 &&
+                c.kinds[0].rope_scaling.original_context == 8192);
     c = config_of(scratch, LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 9.5}}");
-    assert_true(c.rope_theta == 9.5 && c.rope_scaling.factor == 0);
+    assert_true(c.kinds[0].rope_theta == 9.5 && c.kinds[0].rope_scaling.factor == 0);
     c = config_of(scratch,
                   LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 1, "
                         "\"high_freq_factor\": 2}}");
-    assert_true(c.rope_scaling.original_context == 2048); // left out: max_position_embeddings
+    assert_true(c.kinds[0].rope_scaling.original_context == 2048); // left out: max_position_embeddings
     c = config_of(scratch, LLAMA ", \"rope_scaling\": {\"type\": \"default\"}}");
-    assert_true(c.rope_theta == 10000 && c.rope_scaling.factor == 0);
+    assert_true(c.kinds[0].rope_theta == 10000 && c.kinds[0].rope_scaling.factor == 0);
 }
 
 int main(void)

@@ -158,7 +158,8 @@ static void test_planned(void **state)
             peaks[longer] = measured.peak_bytes;
         }
         size_t e = dtype_bytes(f.dtype), statistic = dtype_bytes(dtype_statistic(f.dtype));
-        size_t per_token = (f.config.width + 2 * f.config.kv_heads * f.config.head_dim) * e + 2 * 4 + statistic;
+        size_t per_token =
+            (f.config.width + 2 * f.config.kinds[0].kv_heads * f.config.kinds[0].head_dim) * e + 2 * 4 + statistic;
         double found = (double)(peaks[1] - peaks[0]) / (80.0 * (double)f.batch_size);
         assert_true(fabs(found - (double)per_token) <= 0.02 * (double)per_token + 1);
     }

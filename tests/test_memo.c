@@ -127,8 +127,7 @@ static void what_is_remembered_costs_the_same(void **state)
     f.config.qk_norm = true;
     f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_V | LORA_DOWN};
     compare_all(&f);
-    f.config.sliding_window = 4;
-    f.config.full_layers[0] = 2;
+    fixture_set_windows(&f.config, 4, 2);
     f.document = 9;
     compare_all(&f);
     f = fixture_default();

@@ -94,7 +94,7 @@ static void test_equal_heads_three_sequences(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.kv_heads = 4;
+    f.config.kinds[0].kv_heads = 4;
     f.batch_size = 3;
     check_all_methods(&f, "G = H, B = 3");
 }
@@ -103,7 +103,7 @@ static void test_one_kv_head_tied(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.kv_heads = 1;
+    f.config.kinds[0].kv_heads = 1;
     f.config.tied = true;
     check_all_methods(&f, "G = 1, tied");
 }
@@ -123,7 +123,7 @@ static void test_bias(void **state)
     (void)state;
     struct fixture f = fixture_default();
     f.config.qkv_bias = true;
-    f.config.head_dim = 10; // H D above d
+    f.config.kinds[0].head_dim = 10; // H D above d
     check_all_methods(&f, "qkv bias");
 }
 
@@ -132,7 +132,7 @@ static void test_qk_norm(void **state)
     (void)state;
     struct fixture f = fixture_default();
     f.config.qk_norm = true;
-    f.config.head_dim = 2;
+    f.config.kinds[0].head_dim = 2;
     check_all_methods(&f, "qk norm");
 }
 
@@ -140,7 +140,7 @@ static void test_rope_scaling(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
+    f.config.kinds[0].rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
     check_all_methods(&f, "llama3 RoPE scaling");
 }
 
@@ -165,8 +165,7 @@ static void test_windows_and_documents(void **state)
     static const size_t windows[] = {1, 3, 9, 23, 0, 0, 0, 5}, documents[] = {0, 0, 0, 0, 1, 6, 20, 9};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i += stride()) {
         struct fixture f = fixture_default();
-        f.config.sliding_window = windows[i];
-        f.config.full_layers[0] = i % 2 ? 2 : 0;
+        fixture_set_windows(&f.config, windows[i], i % 2 ? 2 : 0);
         f.config.qk_norm = i % 3 == 1;
         f.document = documents[i];
         char what[64];
@@ -296,7 +295,7 @@ static void test_finite_differences(void **state)
     f = fixture_default();
     f.context = 9;
     f.config.tied = true;
-    f.config.kv_heads = 1;
+    f.config.kinds[0].kv_heads = 1;
     check_finite_differences(&f);
     f = fixture_default();
     f.context = 9;
@@ -305,8 +304,7 @@ static void test_finite_differences(void **state)
     f = fixture_default();
     f.context = 9;
     f.config.layers = 2;
-    f.config.sliding_window = 3;
-    f.config.full_layers[0] = 1;
+    fixture_set_windows(&f.config, 3, 1);
     f.document = 5;
     check_finite_differences(&f);
     f = fixture_default();
@@ -386,8 +384,8 @@ static void test_same_bits_on_any_threads(void **state)
         f.dtype = p < PRECISIONS ? precisions[p].dtype : DTYPE_F64;
         f.narrow = p < PRECISIONS && precisions[p].narrow;
         f.config.width = 96;
-        f.config.heads = 4;
-        f.config.head_dim = 32;
+        f.config.kinds[0].heads = 4;
+        f.config.kinds[0].head_dim = 32;
         f.config.ffn = 200;
         f.config.vocab = 300;
         f.context = 515 / STRIDE;

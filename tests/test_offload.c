@@ -118,7 +118,7 @@ static void gradients_are_the_same_bits(void **state)
         f.config.qk_norm = f.config.layers == 3;
         f.context = contexts[i % COUNT(contexts)];
         f.document = f.config.layers == 3 ? 7 : 0;
-        f.config.sliding_window = f.config.layers == 5 ? 6 : 0;
+        f.config.kinds[0].window = f.config.layers == 5 ? 6 : 0;
         f.batch_size = 1 + i % 2;
         f.lora = f.config.layers == 5 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V}
                                       : (struct lora){0};
@@ -216,8 +216,9 @@ static void the_link_carries_the_formula(void **state)
         f.lora = lora ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q} : (struct lora){0};
         fixture_open(&f);
         size_t numbers = f.context * f.batch_size * sizeof(double);
-        struct row_bytes row = {numbers * f.config.width, numbers * f.config.heads * f.config.head_dim,
-                                numbers * f.config.heads};
+        struct row_bytes row = {numbers * f.config.width,
+                                numbers * f.config.kinds[0].heads * f.config.kinds[0].head_dim,
+                                numbers * f.config.kinds[0].heads};
         for (size_t i = 0; i < COUNT(settings) * COUNT(cases); i++) {
             const struct setting *setting = &settings[i / COUNT(cases)];
             if (strcmp(setting->offload, "kv") == 0)
@@ -267,7 +268,8 @@ static void the_link_carries_keys_and_values(void **state)
             out += seco ? layers * starts[c] : 0;
         }
         free(gradients(&f, &settings[i], true, "chunk=5 sampler=fixed drawn_chunks=1,4"));
-        size_t token = f.batch_size * 2 * f.config.kv_heads * f.config.head_dim * sizeof(double); // B 2 G D e
+        size_t token = f.batch_size * 2 * f.config.kinds[0].kv_heads * f.config.kinds[0].head_dim *
+                       sizeof(double); // B 2 G D e
         const double *link = f.device->counters.link_bytes;
         assert_true(link[QUEUE_OUT] == (double)(out * token) && link[QUEUE_IN] == (double)(in * token));
         size_t kept = 2 * layers * arena_rounded(f.context * token / 2);

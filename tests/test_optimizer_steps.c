@@ -413,7 +413,7 @@ static void published_memory_is_near(void **state)
         f.dtype = DTYPE_BF16;
         set_kind(&f, &rows[i].kind, true);
         f.config = *config_preset("llama-3-8b");
-        f.config.kv_heads = 32;
+        f.config.kinds[0].kv_heads = 32;
         f.config.ffn = 11008;
         f.config.vocab = 32000;
         struct trainer_options options = fixture_trainer_options(&f);

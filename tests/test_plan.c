@@ -189,12 +189,11 @@ static void test_windows_and_documents(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.sliding_window = 4;
-    f.config.full_layers[0] = 2;
+    fixture_set_windows(&f.config, 4, 2);
     compare_all(&f);
     f.document = 9;
     compare_all(&f);
-    f.config.sliding_window = 0;
+    f.config.kinds[0].window = 0;
     f.batch_size = 1;
     compare_all(&f);
 }
@@ -296,7 +295,8 @@ static void test_costs_are_the_stated_ones(void **state)
         f.context = contexts[i / 2];
         f.config.qk_norm = i % 2;
         double pairs = (double)f.context * (f.context + 1) / 2;
-        double attention = 4 * pairs * f.config.heads * f.config.head_dim * f.config.layers * f.batch_size;
+        double attention =
+            4 * pairs * f.config.kinds[0].heads * f.config.kinds[0].head_dim * f.config.layers * f.batch_size;
         double forward =
             model_flops(&f.config, &f.lora, &(struct batch){.context = f.context, .batch = f.batch_size}) / 3;
         for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {

@@ -321,7 +321,8 @@ static void sequence_ranks_take_their_closed_form(void **state)
         struct trial trial = trial_of("{'model': 'tiny', 'context': 70, 'method': 'full'}");
         const struct config *c = &trial.config;
         struct model model;
-        double weights = 0, rate = 1e3, row = 70.0 / 5 * 2 * (double)(c->kv_heads * c->head_dim) * 4;
+        double weights = 0, rate = 1e3,
+               row = 70.0 / 5 * 2 * (double)(c->kinds[0].kv_heads * c->kinds[0].head_dim) * 4;
         model_list(&model, c, &trial.lora);
         for (size_t p = 0; p < model.parameter_count; p++)
             weights += 4 * (double)model.parameters[p].size;
@@ -358,8 +359,9 @@ static void ranks_of_heads_take_their_closed_form(void **state)
         struct trial trial = trial_of("{'model': 'tiny', 'context': 80, 'method': 'full'}");
         const struct config *c = &trial.config;
         struct model model;
-        double weights = 0, rate = 1e3, kv_heads = (double)(c->kv_heads > P ? c->kv_heads / P : 1);
-        double D = (double)c->head_dim, heads = (double)(c->heads / P), all = (double)attends;
+        double weights = 0, rate = 1e3,
+               kv_heads = (double)(c->kinds[0].kv_heads > P ? c->kinds[0].kv_heads / P : 1);
+        double D = (double)c->kinds[0].head_dim, heads = (double)(c->kinds[0].heads / P), all = (double)attends;
         model_list(&model, c, &trial.lora);
         for (size_t p = 0; p < model.parameter_count; p++)
             weights += 4 * (double)model.parameters[p].size;

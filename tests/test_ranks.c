@@ -159,7 +159,7 @@ static struct fixture fixture_of(const struct setting *s)
     f.dtype = s->dtype;
     f.document = s->qk_norm ? 7 : 0;
     if (s->lora) {
-        f.config.sliding_window = 6;
+        f.config.kinds[0].window = 6;
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
     }
     return f;

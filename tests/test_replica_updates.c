@@ -50,7 +50,7 @@ static struct fixture updated_fixture(const struct updated *u)
 {
     struct fixture f = fixture_of(&(struct setting){.dtype = u->dtype, .lora = u->lora, .qk_norm = true});
     f.config.width = 64; // tensors that are kept in 8 bits, and cut between ranks
-    f.config.head_dim = 16;
+    f.config.kinds[0].head_dim = 16;
     f.config.ffn = 90;
     f.config.vocab = 131;
     fixture_set_optimizer(&f, optimizer_find(u->optimizer), "%s", u->options);

@@ -74,7 +74,8 @@ static bool takes_exchange(const struct method *method, const char *options, enu
     const struct fixture f = fixture_default();
     bool by_chunk = option_find(&method->options, "chunk") && strstr(options, "offload");
     return method->parallel & PARALLEL_SEQUENCE && (exchange == EXCHANGE_GATHER || !by_chunk) &&
-           (exchange != EXCHANGE_ALL_TO_ALL || heads_divide(f.config.heads, f.config.kv_heads, ranks));
+           (exchange != EXCHANGE_ALL_TO_ALL ||
+            heads_divide(f.config.kinds[0].heads, f.config.kinds[0].kv_heads, ranks));
 }
 
 // Ranks that have some of the tokens each of the same sequences; of as many as there are, and of products with

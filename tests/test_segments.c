@@ -73,7 +73,7 @@ static void gradients_are_the_same_bits(void **state)
         f.batch_size = 1 + variant % 3;
         f.context = variant % 3 == 1 ? 3 : 23;
         f.document = variant % 3 == 0 ? 7 : 0;
-        f.config.sliding_window = variant % 3 == 2 ? 6 : 0;
+        f.config.kinds[0].window = variant % 3 == 2 ? 6 : 0;
         f.lora =
             variant % 3 == 2 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V} : (struct lora){0};
         if (variant % 3 == 0) {
@@ -155,7 +155,8 @@ struct work {
 static struct work work_of(const struct fixture *f, struct span chunk)
 {
     const struct config *c = &f->config;
-    double d = (double)c->width, q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
+    double d = (double)c->width, q = (double)(c->kinds[0].heads * c->kinds[0].head_dim),
+           kv = (double)(c->kinds[0].kv_heads * c->kinds[0].head_dim);
     double n = (double)(chunk.count * f->batch_size), pairs = 0;
     for (size_t i = 0; i < chunk.count; i++)
         pairs += (double)((chunk.start + i + 1) * f->batch_size);
@@ -225,8 +226,10 @@ static void work_is_the_closed_form(void **state)
                 double rows = work_of(&f, (struct span){0, f.context}).all;
                 double forward =
                     6 * rows + 2.0 * (double)(f.context * f.batch_size * f.config.width * f.config.vocab);
-                double scores = 6 * 2.0 * (double)(f.config.heads * f.config.head_dim * f.batch_size * f.context) *
-                                (double)(f.context + 1) / 2;
+                double scores =
+                    6 * 2.0 *
+                    (double)(f.config.kinds[0].heads * f.config.kinds[0].head_dim * f.batch_size * f.context) *
+                    (double)(f.context + 1) / 2;
                 assert_true(with <= (inner ? 5 : 4) * forward + scores + (double)(6 - cases[i].count) * rows);
             }
         }

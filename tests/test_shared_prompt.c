@@ -132,8 +132,7 @@ static const char *const texts[] = {"chunk=1",
 static void choose_model(struct fixture *f, size_t index)
 {
     static const size_t windows[] = {0, 0, 3, 11, 6};
-    f->config.sliding_window = windows[index % COUNT(windows)];
-    f->config.full_layers[0] = index % 4 == 3;
+    fixture_set_windows(&f->config, windows[index % COUNT(windows)], index % 4 == 3);
     f->config.qk_norm = index % 3 == 2;
     if (index % 2)
         f->lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_K | LORA_UP};
@@ -228,7 +227,7 @@ static void flops_are_of_what_is_walked(void **state)
         struct step_report report = {0};
         struct row rows[] = {lay(0), lay(1)};
         double flops[2], attention[2] = {0}, tokens[2];
-        f.config.sliding_window = windows[i];
+        f.config.kinds[0].window = windows[i];
         set_targets(targets, false);
         open_sequences(&f, targets);
         size_t window = windows[i] ? windows[i] : T, max = window < T ? window : T;
@@ -243,7 +242,7 @@ static void flops_are_of_what_is_walked(void **state)
             double pairs = n ? pairs_of(&rows[0], f.batch.context, shared_of(0), windows[i]) +
                                    pairs_of(&rows[1], f.batch.context, shared_of(GROUP), windows[i])
                              : apart * SEQUENCES;
-            double heads = (double)(f.config.heads * f.config.head_dim * f.config.layers);
+            double heads = (double)(f.config.kinds[0].heads * f.config.kinds[0].head_dim * f.config.layers);
             attention[n] = 14 * heads * pairs; // forward 4 per pair and element of a head, backward 10
             // Count of a forward pass: 4 of those, and every token's share of the rest.
             double forward = model_forward_flops(&f.config, &f.lora, &f.batch) - attention[n] * 4 / 14;

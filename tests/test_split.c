@@ -27,9 +27,7 @@ static void layers_are_cut_by_their_work(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct config config = {.layers = cases[i].layers,
                                       .width = 8,
-                                      .heads = 1,
-                                      .kv_heads = 1,
-                                      .head_dim = 8,
+                                      .kinds = {{.heads = 1, .kv_heads = 1, .head_dim = 8, .rope_theta = 10000}},
                                       .ffn = 8,
                                       .vocab = cases[i].vocab};
         for (size_t rank = 0; rank < cases[i].stages; rank++) {

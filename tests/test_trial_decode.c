@@ -56,17 +56,18 @@ static void a_model_may_be_a_shape(void **state)
                        "'qkv_bias': true, 'rope_theta': 500000, 'rope_scaling': {'type': 'llama3',"
                        "'factor': 4}}"));
     assert_string_equal(trial.config.name, "custom");
-    assert_int_equal(trial.config.kv_heads, 6);
-    assert_int_equal(trial.config.head_dim, 8);
-    assert_true(trial.config.rope_theta == 500000);
+    assert_int_equal(trial.config.kinds[0].kv_heads, 6);
+    assert_int_equal(trial.config.kinds[0].head_dim, 8);
+    assert_true(trial.config.kinds[0].rope_theta == 500000);
     assert_true(trial.config.tied && trial.config.qkv_bias && !trial.config.qk_norm);
-    assert_true(trial.config.rope_scaling.factor == 4 && trial.config.rope_scaling.high_freq_factor == 4);
-    assert_int_equal(trial.config.rope_scaling.original_context, 8192);
+    assert_true(trial.config.kinds[0].rope_scaling.factor == 4 &&
+                trial.config.kinds[0].rope_scaling.high_freq_factor == 4);
+    assert_int_equal(trial.config.kinds[0].rope_scaling.original_context, 8192);
     trial_free(&trial);
     trial = trial_of(MODEL("{'preset': 'llama-3.2-1b', 'layers': 2, 'rope_scaling': null}"));
     assert_string_equal(trial.config.name, "llama-3.2-1b-custom");
     assert_int_equal(trial.config.width, 2048);
-    assert_true(trial.config.tied && trial.config.rope_scaling.factor == 0);
+    assert_true(trial.config.tied && trial.config.kinds[0].rope_scaling.factor == 0);
     assert_null(strstr(trial.canonical, "norms")); // what others have is in no shape of Llama's
     trial_free(&trial);
     trial = trial_of(MODEL("{'preset': 'gemma-3-4b', 'ffn': 64, 'activation': 'silu'}"));
@@ -79,16 +80,18 @@ static void a_model_may_be_a_shape(void **state)
     trial = trial_of(MODEL("{'preset': 'tiny', 'norms': 'after', 'qk_norm': true, 'whole_qk_norm': true, "
                            "'query_scale': 0.5, 'rope_scaling': {'type': 'linear', 'factor': 3}}"));
     again = trial_of(trial.canonical);
-    assert_true(again.config.norms == NORMS_AFTER && again.config.whole_qk_norm && again.config.query_scale == 0.5);
-    assert_true(again.config.rope_scaling.factor == 3 && again.config.rope_scaling.high_freq_factor == 0);
+    assert_true(again.config.norms == NORMS_AFTER && again.config.whole_qk_norm &&
+                again.config.kinds[0].query_scale == 0.5);
+    assert_true(again.config.kinds[0].rope_scaling.factor == 3 &&
+                again.config.kinds[0].rope_scaling.high_freq_factor == 0);
     trial_free(&again);
     trial_free(&trial);
     trial =
         trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
                        "32768}}"));
     again = trial_of(trial.canonical);
-    const struct rope_scaling *yarn = &again.config.rope_scaling;
-    assert_memory_equal(yarn, &trial.config.rope_scaling, sizeof *yarn);
+    const struct rope_scaling *yarn = &again.config.kinds[0].rope_scaling;
+    assert_memory_equal(yarn, &trial.config.kinds[0].rope_scaling, sizeof *yarn);
     assert_true(yarn->factor == 4 && yarn->high_freq_factor == 32 && yarn->low_freq_factor == 1);
     assert_true(yarn->original_context == 32768 && fabs(yarn->attention_factor - 1.1386294361119891) < 1e-15);
     trial_free(&again);

@@ -209,16 +209,16 @@ static void frequencies_are_those_of_transformers(void **state)
         const json_t *expected = get(item, "frequencies"), *yarn = json_object_get(item, "yarn");
         double frequencies[256], gain = yarn ? json_number_value(get(item, "gain")) : 1;
         assert_non_null(preset);
-        assert_int_equal(json_array_size(expected), preset->head_dim / 2);
-        struct config config = *preset;
+        struct layer_kind kind = *config_full_kind(preset);
+        assert_int_equal(json_array_size(expected), kind.head_dim / 2);
         if (yarn) {
             double factor = json_number_value(json_array_get(yarn, 0));
-            config.rope_scaling = (struct rope_scaling){
-                factor, 1, 32, (size_t)json_integer_value(json_array_get(yarn, 1)), config_yarn_gain(factor)};
+            kind.rope_scaling = (struct rope_scaling){
+                factor, 1, 32, (size_t)json_integer_value(json_array_get(yarn, 1)), rope_yarn_gain(factor)};
         }
-        assert_true(fabs(config_rope_gain(&config, false) / gain - 1) <= FREQUENCY_TOLERANCE);
-        config_rope_frequencies(&config, false, frequencies);
-        for (size_t j = 0; j < preset->head_dim / 2; j++) {
+        assert_true(fabs(rope_gain(&kind) / gain - 1) <= FREQUENCY_TOLERANCE);
+        rope_frequencies(&kind, frequencies);
+        for (size_t j = 0; j < kind.head_dim / 2; j++) {
             double outside = json_number_value(json_array_get(expected, j));
             if (!(fabs(frequencies[j] - outside) <= FREQUENCY_TOLERANCE * outside))
                 fail_msg("%s: frequency %zu is %.9g, outside %.9g", preset->name, j, frequencies[j], outside);

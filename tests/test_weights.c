@@ -23,7 +23,8 @@ static struct fixture variant(size_t i)
     f.config.tied = i == 1;
     f.config.qk_norm = f.config.qkv_bias = i == 2;
     if (i == 3) {
-        f.config.width = 10, f.config.heads = 2, f.config.kv_heads = 1, f.config.head_dim = 2, f.config.ffn = 7;
+        f.config.width = 10, f.config.kinds[0].heads = 2, f.config.kinds[0].kv_heads = 1,
+        f.config.kinds[0].head_dim = 2, f.config.ffn = 7;
         f.config.layers = 1;
     }
     f.lora.rank = i == 3 ? 2 : 3;
@@ -128,7 +129,7 @@ static void check_bytes(struct fixture *f, const struct method *method, const st
         kept += kept_bytes(f, unit, true);
         moved += uses->count[unit] * kept_bytes(f, unit, false);
     }
-    size_t rope = arena_rounded(f->config.head_dim / 2 * sizeof(double));
+    size_t rope = arena_rounded(f->config.kinds[0].head_dim / 2 * sizeof(double));
     struct arena *home = host ? &f->device->host : &f->device->arena;
     assert_int_equal(home->live_by_category[CATEGORY_WEIGHTS], kept + (host ? 0 : rope));
     assert_int_equal(f->device->arena.live_by_category[CATEGORY_WEIGHTS], host ? rope : kept + rope);
@@ -262,7 +263,7 @@ static void the_device_holds_two_rows(void **state)
         batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
         method_step(method_find("streambp"), &f.model, &f.batch, options, &report);
         peaks[i] = f.device->arena.peak_by_category[CATEGORY_WEIGHTS];
-        size_t rope = arena_rounded(f.config.head_dim / 2 * sizeof(double));
+        size_t rope = arena_rounded(f.config.kinds[0].head_dim / 2 * sizeof(double));
         assert_int_equal(peaks[i], rope + 2 * kept_bytes(&f, unit_of_layer(0), true));
         options_free(&method_find("streambp")->options, options);
         step_report_free(&report);

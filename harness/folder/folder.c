@@ -122,16 +122,16 @@ static bool is_harmless(const struct model *model, const char *name)
 }
 
 // Tells whether a tensor holds the frequencies, in f32 or the tensor's narrower dtype.
-static bool holds(const struct safetensors_tensor *t, const struct config *config, bool local)
+static bool holds(const struct safetensors_tensor *t, const struct layer_kind *kind)
 {
-    size_t count = config->head_dim / 2;
+    size_t count = kind->head_dim / 2;
     double *values = malloc(2 * count * sizeof *values), *expected = values + count;
     bool same = t->count == count;
     if (same) {
         double share = t->dtype == DTYPE_BF16 ? 0x1p-7 : t->dtype == DTYPE_F16 ? 0x1p-10 : 1e-5;
         double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // distance between its smallest numbers
         safetensors_values(t, 0, count, values);
-        config_rope_frequencies(config, local, expected);
+        rope_frequencies(kind, expected);
         for (size_t j = 0; j < count; j++)
             same = same && fabs(values[j] - expected[j]) <= share * expected[j] + step;
     }
@@ -144,14 +144,15 @@ static bool check_frequencies(const struct safetensors *file, const char *name, 
                               struct status *status)
 {
     const struct safetensors_tensor *t = safetensors_get(file, name, status);
-    struct config unscaled = *config; // linear scaling divided positions instead
     size_t layer = 0;
     if (!t)
         return false;
-    bool local = sscanf(name, "model.layers.%zu.", &layer) == 1 && config_rope_is_local(config, layer);
-    if (config->rope_scaling.high_freq_factor == 0)
+    bool of_layer = sscanf(name, "model.layers.%zu.", &layer) == 1;
+    const struct layer_kind *kind = of_layer ? config_kind(config, layer) : config_full_kind(config);
+    struct layer_kind unscaled = *kind; // linear scaling divided positions instead
+    if (kind->rope_scaling.high_freq_factor == 0)
         unscaled.rope_scaling = (struct rope_scaling){0};
-    return holds(t, config, local) || holds(t, &unscaled, local) ||
+    return holds(t, kind) || holds(t, &unscaled) ||
            status_set(
                status, STATUS_BAD_INPUT,
                "%s: tensor %s: its frequencies are not those that config.json's rope_theta, rope_scaling and "

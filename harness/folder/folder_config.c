@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+// What is read goes to kinds[0] first; windows then make two kinds of it.
+
 // --- RoPE
 
 // Location of RoPE's keys.
@@ -20,8 +22,8 @@ static bool read_original(struct rope rope, struct config *c, struct status *sta
     static const char key[] = "original_max_position_embeddings";
     struct json_field field = json_field_get(rope.root, key);
     field = field.value ? field : config_key_of(rope.object, key);
-    c->rope_scaling.original_context = c->max_context;
-    return json_field_count(field, 1, JSON_INTEGER_MAX, "", &c->rope_scaling.original_context, status);
+    c->kinds[0].rope_scaling.original_context = c->max_context;
+    return json_field_count(field, 1, JSON_INTEGER_MAX, "", &c->kinds[0].rope_scaling.original_context, status);
 }
 
 static bool required_number(struct json_field field, double minimum, double *value, struct status *status)
@@ -32,7 +34,7 @@ static bool required_number(struct json_field field, double minimum, double *val
 
 static bool read_llama3(struct rope rope, struct config *c, struct status *status)
 {
-    struct rope_scaling *r = &c->rope_scaling;
+    struct rope_scaling *r = &c->kinds[0].rope_scaling;
     return required_number(config_key_of(rope.object, "factor"), 1, &r->factor, status) &&
            required_number(config_key_of(rope.object, "low_freq_factor"), 1e-300, &r->low_freq_factor, status) &&
            required_number(config_key_of(rope.object, "high_freq_factor"), 1e-300, &r->high_freq_factor, status) &&
@@ -42,7 +44,7 @@ static bool read_llama3(struct rope rope, struct config *c, struct status *statu
 // As transformers has it: attention_factor, or by mscale and mscale_all_dim, or YaRN's own.
 static bool read_yarn(struct rope rope, struct config *c, struct status *status)
 {
-    struct rope_scaling *r = &c->rope_scaling;
+    struct rope_scaling *r = &c->kinds[0].rope_scaling;
     // null means false there.
     struct json_field scaling = rope.object, truncate = json_field_get(scaling, "truncate");
     double scales[2] = {0, 0};
@@ -56,7 +58,7 @@ static bool read_yarn(struct rope rope, struct config *c, struct status *status)
         return false;
     if (truncate.value && !json_is_true(truncate.value))
         return json_field_expected(truncate, status, "true: the blended frequencies begin and end at whole ones");
-    r->attention_factor = config_yarn_gain(r->factor);
+    r->attention_factor = rope_yarn_gain(r->factor);
     if (scales[0] > 0 && scales[1] > 0) {
         r->attention_factor =
             (1 + scales[0] * (r->attention_factor - 1)) / (1 + scales[1] * (r->attention_factor - 1));
@@ -102,7 +104,7 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
         if (strcmp(name, "yarn") == 0)
             return read_yarn(rope, c, status);
         if (strcmp(name, "linear") == 0)
-            return required_number(config_key_of(object, "factor"), 1, &c->rope_scaling.factor, status);
+            return required_number(config_key_of(object, "factor"), 1, &c->kinds[0].rope_scaling.factor, status);
     }
     return json_field_expected(type, status, "%s", types);
 }
@@ -110,7 +112,8 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
 // Layers with a window and those without have RoPE of their own: rope_scaling is of the latter, rope_parameters has
 // an object for each.
 static bool read_rope_by_layers(struct json_field scaling, struct json_field parameters,
-                                const struct family *family, struct config *c, struct status *status)
+                                const struct family *family, struct config *c, double *local_theta,
+                                struct status *status)
 {
     struct rope full = {config_key_of(parameters, family_layer_types[0]), {0}, family, false};
     struct rope local = {config_key_of(parameters, family_layer_types[1]), {0}, family, true};
@@ -133,31 +136,31 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
     if (scaling.value && parameters.value)
         return json_field_fail(scaling, status, "rope_parameters is there, too: keep one of them");
     full.object = scaling.value ? scaling : full.object;
-    return (!full.object.value || read_rope_object(full, &c->rope_theta, c, status)) &&
-           (!local.object.value || read_rope_object(local, &c->local_rope_theta, c, status));
+    return (!full.object.value || read_rope_object(full, &c->kinds[0].rope_theta, c, status)) &&
+           (!local.object.value || read_rope_object(local, local_theta, c, status));
 }
 
-// Sets rope_theta, local_rope_theta and rope_scaling of a config whose max_context is set. There are two spellings:
-// rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all within
-// rope_parameters. False and a status that names the key otherwise.
+// Sets rope_theta, that of layers with a window, and rope_scaling of a config whose max_context is set. There are
+// two spellings: rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all
+// within rope_parameters. False and a status that names the key otherwise.
 static bool folder_rope_decode(struct json_field root, const struct family *family, struct config *c,
-                               struct status *status)
+                               double *local_theta, struct status *status)
 {
     struct json_field scaling = config_key_of(root, "rope_scaling"),
                       parameters = config_key_of(root, "rope_parameters");
     if (json_is_object(scaling.value) && json_object_size(scaling.value) == 0)
         scaling.value = NULL;
-    c->rope_theta = family->rope_theta;
-    c->local_rope_theta = family->local_rope_theta;
-    if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->rope_theta, status) ||
-        (family->local_rope_key && !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300,
-                                                      &c->local_rope_theta, status)) ||
+    c->kinds[0].rope_theta = family->rope_theta;
+    *local_theta = family->local_rope_theta;
+    if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->kinds[0].rope_theta, status) ||
+        (family->local_rope_key &&
+         !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300, local_theta, status)) ||
         !read_whole(root, status))
         return false;
     if (family->local_rope_theta > 0)
-        return read_rope_by_layers(scaling, parameters, family, c, status);
+        return read_rope_by_layers(scaling, parameters, family, c, local_theta, status);
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
-    return !rope.object.value || read_rope_object(rope, &c->rope_theta, c, status);
+    return !rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status);
 }
 
 #define SIZE_LIMIT ((size_t)1 << 24)
@@ -237,7 +240,7 @@ static bool read_required(const struct text *text, struct config *c, struct stat
         size_t *value;
     } sizes[] = {{"hidden_size", &c->width},
                  {"num_hidden_layers", &c->layers},
-                 {"num_attention_heads", &c->heads},
+                 {"num_attention_heads", &c->kinds[0].heads},
                  {"intermediate_size", &c->ffn},
                  {"vocab_size", &c->vocab}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -255,25 +258,27 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
 {
     struct json_field root = text->root;
     const struct family *family = text->family;
+    struct layer_kind *kind = &c->kinds[0];
     if (!read_required(text, c, status))
         return false;
     // An absent key means the class's number, null one per query head.
     bool null_heads = json_is_null(json_field_get(root, "num_key_value_heads").value);
-    c->kv_heads = family->kv_heads && !null_heads ? family->kv_heads : c->heads;
+    kind->kv_heads = family->kv_heads && !null_heads ? family->kv_heads : kind->heads;
     c->max_context = family->max_context;
     struct json_field head_dim = config_key_of(root, "head_dim");
     bool null_dim = json_is_null(json_field_get(root, "head_dim").value);
-    c->head_dim = family->head_dim && !null_dim ? family->head_dim : c->width / c->heads;
-    if (!head_dim.value && c->head_dim * c->heads != c->width && (!family->head_dim || null_dim)) {
+    kind->head_dim = family->head_dim && !null_dim ? family->head_dim : c->width / kind->heads;
+    if (!head_dim.value && kind->head_dim * kind->heads != c->width && (!family->head_dim || null_dim)) {
         return json_field_fail(config_key_of(root, "num_attention_heads"), status,
-                               "%zu heads do not divide hidden_size %zu, and there is no head_dim", c->heads,
+                               "%zu heads do not divide hidden_size %zu, and there is no head_dim", kind->heads,
                                c->width);
     }
     c->norm_epsilon =
         text->composite && text->composite->norm_epsilon > 0 ? text->composite->norm_epsilon : family->norm_epsilon;
     c->tied = family->tied;
-    return json_field_count(config_key_of(root, "num_key_value_heads"), 1, SIZE_LIMIT, "", &c->kv_heads, status) &&
-           json_field_count(head_dim, 1, SIZE_LIMIT, "", &c->head_dim, status) &&
+    return json_field_count(config_key_of(root, "num_key_value_heads"), 1, SIZE_LIMIT, "", &kind->kv_heads,
+                            status) &&
+           json_field_count(head_dim, 1, SIZE_LIMIT, "", &kind->head_dim, status) &&
            json_field_count(config_key_of(root, "max_position_embeddings"), 1, JSON_INTEGER_MAX, "",
                             &c->max_context, status) &&
            json_field_number(config_key_of(root, "rms_norm_eps"), 1e-300, 1, &c->norm_epsilon, status) &&
@@ -314,9 +319,11 @@ static bool read_pad(const struct text *text, struct config *c, struct status *s
 
 static bool set_full(struct config *c, struct json_field field, size_t layer, struct status *status)
 {
-    return config_set_full(c, layer) ||
-           json_field_fail(field, status, "layers without a sliding window must be among the first %d",
-                           CONFIG_FULL_LAYERS);
+    if (layer >= CONFIG_KIND_LAYERS)
+        return json_field_fail(field, status, "layers without a sliding window must be among the first %d",
+                               CONFIG_KIND_LAYERS);
+    c->kind_of[layer] = 1;
+    return true;
 }
 
 // Reads which layers have no window from `types`. without: why windows are impossible; NULL: they are possible.
@@ -340,22 +347,22 @@ static bool read_layer_types(struct json_field types, const char *without, struc
 }
 
 // Windows of all layers but every n-th, or as listed.
-static bool read_pattern(struct json_field root, const struct family *family, struct config *c,
+static bool read_pattern(struct json_field root, const struct family *family, struct config *c, double local_theta,
                          struct status *status)
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
     struct json_field each_field =
         family->pattern_key ? config_key_of(root, family->pattern_key) : (struct json_field){0};
-    size_t each = family->full_each;
-    c->sliding_window = SLIDING_WINDOW;
-    if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &c->sliding_window, status) ||
+    size_t each = family->full_each, length = SLIDING_WINDOW;
+    if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||
         !json_field_count(each_field, 1, SIZE_LIMIT, "", &each, status))
         return false;
-    if (types.value)
-        return read_layer_types(types, NULL, c, status);
-    for (size_t l = each - 1; l < c->layers; l += each)
+    if (types.value && !read_layer_types(types, NULL, c, status))
+        return false;
+    for (size_t l = each - 1; !types.value && l < c->layers; l += each)
         if (!set_full(c, each_field, l, status))
             return false;
+    config_add_window(c, length, local_theta);
     return true;
 }
 
@@ -372,7 +379,8 @@ static bool read_first_window(struct json_field root, struct config *c, struct s
     return true;
 }
 
-static bool read_sliding(struct json_field root, const struct family *family, struct config *c,
+// local_theta: RoPE's of layers with a window; 0: that of all.
+static bool read_sliding(struct json_field root, const struct family *family, struct config *c, double local_theta,
                          struct status *status)
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
@@ -382,7 +390,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
         sliding == SLIDING_ALL || sliding == SLIDING_LISTED || (sliding == SLIDING_GIVEN && window.value);
     size_t length = SLIDING_WINDOW;
     if (sliding == SLIDING_PATTERN)
-        return read_pattern(root, family, c, status);
+        return read_pattern(root, family, c, local_theta, status);
     if (switched && !json_field_bool(config_key_of(root, "use_sliding_window"), &windows, status))
         return false;
     const char *without = !windows                     ? "use_sliding_window is not true"
@@ -390,10 +398,13 @@ static bool read_sliding(struct json_field root, const struct family *family, st
                                                        : NULL;
     if (!without && !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status))
         return false;
-    c->sliding_window = without ? 0 : length;
-    if (listed && types.value)
-        return read_layer_types(types, without, c, status);
-    return without || !switched || read_first_window(root, c, status);
+    if (listed && types.value && !read_layer_types(types, without, c, status))
+        return false;
+    if (!without && switched && !types.value && !read_first_window(root, c, status))
+        return false;
+    if (!without)
+        config_add_window(c, length, local_theta);
+    return true;
 }
 
 static bool read_activation(struct json_field root, const struct family *family, struct config *c,
@@ -436,7 +447,7 @@ static bool read_block(struct json_field root, const struct family *family, stru
     if (family->scales_queries) {
         if (!json_field_number(config_key_of(root, "query_pre_attn_scalar"), 1e-6, 1e6, &scalar, status))
             return false;
-        c->query_scale = family_query_scale(c, scalar);
+        c->kinds[0].query_scale = family_query_scale(&c->kinds[0], scalar);
     }
     return true;
 }
@@ -515,9 +526,11 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     if (text.composite)
         config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
     config->norms = family->norms;
+    double local_theta = 0;
     return read_sizes(&text, config, status) && read_pad(&text, config, status) &&
            (!text.composite || read_tie(root, text.composite, config, status)) &&
-           folder_rope_decode(text.root, family, config, status) &&
-           read_sliding(text.root, family, config, status) && read_block(text.root, family, config, status) &&
-           refuse_quantized(root, status) && refuse_quantized(text.root, status);
+           folder_rope_decode(text.root, family, config, &local_theta, status) &&
+           read_block(text.root, family, config, status) &&
+           read_sliding(text.root, family, config, local_theta, status) && refuse_quantized(root, status) &&
+           refuse_quantized(text.root, status);
 }

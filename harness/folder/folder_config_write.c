@@ -4,13 +4,22 @@
 #include <math.h>
 #include <string.h>
 
+// The kind of the layers with a window; NULL: there are none.
+static const struct layer_kind *windowed_kind(const struct config *c)
+{
+    for (size_t l = 0; l < c->layers; l++)
+        if (config_kind(c, l)->window > 0)
+            return config_kind(c, l);
+    return NULL;
+}
+
 // The keys of a sliding window.
 static void add_sliding(json_t *json, const struct config *c, const struct family *family)
 {
     json_t *types = json_array();
     for (size_t l = 0; l < c->layers; l++)
-        json_array_append_new(types, json_string(family_layer_types[config_window(c, l) > 0]));
-    json_object_set_new(json, "sliding_window", json_integer((json_int_t)c->sliding_window));
+        json_array_append_new(types, json_string(family_layer_types[config_kind(c, l)->window > 0]));
+    json_object_set_new(json, "sliding_window", json_integer((json_int_t)windowed_kind(c)->window));
     if (family->sliding == SLIDING_SOME)
         json_object_set_new(json, "use_sliding_window", json_true());
     if (family->sliding != SLIDING_ALL)
@@ -36,47 +45,56 @@ json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const c
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
+    const struct layer_kind *kind = config_full_kind(c), *windowed = windowed_kind(c);
     json_t *json = json_pack(
         "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:s, s:s}", "architectures",
         family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
-        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)c->heads,
-        "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim, "intermediate_size",
-        (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
+        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)kind->heads,
+        "num_key_value_heads", (json_int_t)kind->kv_heads, "head_dim", (json_int_t)kind->head_dim,
+        "intermediate_size", (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
         (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", c->rope_theta, "rope_scaling",
-        folder_rope_json(&c->rope_scaling, "rope_type", "original_max_position_embeddings"), "tie_word_embeddings",
-        c->tied, family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
-        "torch_dtype", dtypes[dtype]);
+        "rope_theta", kind->rope_theta, "rope_scaling",
+        folder_rope_json(&kind->rope_scaling, "rope_type", "original_max_position_embeddings"),
+        "tie_word_embeddings", c->tied, family->activation_key ? family->activation_key : "hidden_act",
+        family_activations[c->activation], "torch_dtype", dtypes[dtype]);
     CHECK(json);
     json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());
-    if (c->sliding_window)
+    if (windowed)
         add_sliding(json, c, family);
-    if (family->local_rope_key)
-        json_object_set_new(json, family->local_rope_key, json_real(c->local_rope_theta));
+    if (family->local_rope_key && windowed)
+        json_object_set_new(json, family->local_rope_key, json_real(windowed->rope_theta));
     if (family->scales_queries) // transformers truncates it to a whole number
-        json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(c))));
+        json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(kind))));
     return json;
 }
 
 static bool has_windows_of(const struct family *family, const struct config *c)
 {
-    bool some_full = false;
-    for (size_t l = 0; c->sliding_window && l < c->layers; l++)
-        some_full |= config_window(c, l) == 0;
+    bool windowed = windowed_kind(c), some_full = config_full_kind(c)->window == 0;
     switch (family->sliding) {
     case SLIDING_NONE:
-        return !c->sliding_window;
+        return !windowed;
     case SLIDING_ALL:
     case SLIDING_GIVEN:
-        return !some_full;
+        return !windowed || !some_full;
     case SLIDING_LISTED:
-        return some_full;
+        return windowed && some_full;
     case SLIDING_SOME:
         return true;
     case SLIDING_PATTERN:
-        return c->sliding_window;
+        return windowed;
     }
     return false;
+}
+
+// Tells whether layers with a window may have such a RoPE beside that of the others.
+static bool has_rope_of(const struct family *family, const struct config *c)
+{
+    const struct layer_kind *full = config_full_kind(c), *windowed = windowed_kind(c);
+    if (family->local_rope_theta == 0 || !windowed)
+        return !windowed || rope_is_same(windowed, full);
+    return windowed->rope_scaling.factor == 0 &&
+           (family->local_rope_key || windowed->rope_theta == family->local_rope_theta);
 }
 
 // Tells whether the family supports the config's biases, norms, scales and windows.
@@ -86,9 +104,7 @@ static bool is_of(const struct family *family, const struct config *c)
     return has_windows_of(family, c) && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm &&
            family->whole_qk_norm == c->whole_qk_norm && family->unit_offset == c->unit_offset &&
            family->norms == c->norms && embedding_scale == c->embedding_scale &&
-           (family->scales_queries || c->query_scale == 0) &&
-           (family->local_rope_theta > 0) == (c->local_rope_theta > 0) &&
-           (family->local_rope_key || family->local_rope_theta == c->local_rope_theta);
+           (family->scales_queries || c->kinds[0].query_scale == 0) && has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

@@ -170,14 +170,15 @@ static const struct unread_family {
 const char *const family_activations[] = {"silu", "gelu_pytorch_tanh", NULL};
 const char *const family_layer_types[] = {"full_attention", "sliding_attention", NULL};
 
-double family_query_scale(const struct config *c, double scalar)
+double family_query_scale(const struct layer_kind *kind, double scalar)
 {
-    return scalar == (double)c->head_dim ? 0 : sqrt((double)c->head_dim / scalar);
+    return scalar == (double)kind->head_dim ? 0 : sqrt((double)kind->head_dim / scalar);
 }
 
-double family_query_scalar(const struct config *c)
+double family_query_scalar(const struct layer_kind *kind)
 {
-    return c->query_scale > 0 ? (double)c->head_dim / (c->query_scale * c->query_scale) : (double)c->head_dim;
+    double scale = kind->query_scale > 0 ? kind->query_scale : 1;
+    return (double)kind->head_dim / (scale * scale);
 }
 
 const char *family_unread(const char *model_type)

@@ -63,5 +63,5 @@ const char *family_unread(const char *model_type);
 // transformers' names of enum activation; layer_types without and with a window. Ending in NULL.
 extern const char *const family_activations[], *const family_layer_types[];
 // Factor of queries for a query_pre_attn_scalar; and its inverse.
-double family_query_scale(const struct config *config, double scalar);
-double family_query_scalar(const struct config *config);
+double family_query_scale(const struct layer_kind *kind, double scalar);
+double family_query_scalar(const struct layer_kind *kind);

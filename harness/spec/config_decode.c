@@ -7,7 +7,8 @@
 
 enum key_type { COUNT, NUMBER, FLAG, CHOICE };
 
-// Keys with one value; config_check checks their combination.
+// Keys with one value; config_check checks their combination. Those of a kind are read into kinds[0], from which
+// kinds[1] follows.
 static const struct key {
     const char *name;
     enum key_type type;
@@ -18,12 +19,12 @@ static const struct key {
 } keys[] = {
     {"layers", COUNT, offsetof(struct config, layers), .required = true},
     {"width", COUNT, offsetof(struct config, width), .required = true},
-    {"heads", COUNT, offsetof(struct config, heads), .required = true},
-    {"kv_heads", COUNT, offsetof(struct config, kv_heads), .required = false},
-    {"head_dim", COUNT, offsetof(struct config, head_dim), .required = false},
+    {"heads", COUNT, offsetof(struct config, kinds[0].heads), .required = true},
+    {"kv_heads", COUNT, offsetof(struct config, kinds[0].kv_heads), .required = false},
+    {"head_dim", COUNT, offsetof(struct config, kinds[0].head_dim), .required = false},
     {"ffn", COUNT, offsetof(struct config, ffn), .required = true},
     {"vocab", COUNT, offsetof(struct config, vocab), .required = true},
-    {"rope_theta", NUMBER, offsetof(struct config, rope_theta), .required = false},
+    {"rope_theta", NUMBER, offsetof(struct config, kinds[0].rope_theta), .required = false},
     {"norm_epsilon", NUMBER, offsetof(struct config, norm_epsilon), .required = false},
     {"tied", FLAG, offsetof(struct config, tied), .required = false},
     {"qkv_bias", FLAG, offsetof(struct config, qkv_bias), .required = false},
@@ -32,9 +33,8 @@ static const struct key {
     {"unit_offset", FLAG, offsetof(struct config, unit_offset), .rare = true},
     {"norms", CHOICE, offsetof(struct config, norms), .rare = true, .choices = norms_names},
     {"activation", CHOICE, offsetof(struct config, activation), .rare = true, .choices = activation_names},
-    {"query_scale", NUMBER, offsetof(struct config, query_scale), .rare = true},
+    {"query_scale", NUMBER, offsetof(struct config, kinds[0].query_scale), .rare = true},
     {"embedding_scale", NUMBER, offsetof(struct config, embedding_scale), .rare = true},
-    {"local_rope_theta", NUMBER, offsetof(struct config, local_rope_theta), .rare = true},
 };
 #define KEYS         (sizeof keys / sizeof *keys)
 #define SIZE_MAXIMUM ((size_t)1 << 24) // larger than any model
@@ -68,7 +68,7 @@ static bool read_yarn(struct json_field field, struct rope_scaling *scaling, str
     const struct names known = {
         6, {"type", "factor", "beta_fast", "beta_slow", "original_context", "attention_factor"}};
     struct json_field context = json_field_get(field, "original_context");
-    *scaling = (struct rope_scaling){scaling->factor, 1, 32, 0, config_yarn_gain(scaling->factor)};
+    *scaling = (struct rope_scaling){scaling->factor, 1, 32, 0, rope_yarn_gain(scaling->factor)};
     if (!json_field_object(field, &known, "rope_scaling", status))
         return false;
     if (!context.value)
@@ -118,28 +118,48 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
                             &scaling->original_context, status);
 }
 
+// Windows of a shape: their length, 0: none, and the RoPE base of layers with one, 0: that of all. The layers
+// without one are of kind 1.
+struct windows {
+    size_t length;
+    double local_rope_theta;
+};
+
+static struct windows windows_of(const struct config *config)
+{
+    const struct layer_kind *windowed = &config->kinds[0], *full = config_full_kind(config);
+    bool local = full != windowed && !rope_is_same(full, windowed);
+    return (struct windows){windowed->window, local ? windowed->rope_theta : 0};
+}
+
 // null: no window.
-static bool read_window(struct json_field shape, struct config *config, struct status *status)
+static bool read_windows(struct json_field shape, struct config *config, struct windows *windows,
+                         struct status *status)
 {
     struct json_field window = json_field_get(shape, "sliding_window"), full = json_field_get(shape, "full_layers");
     if (window.value) {
-        config->sliding_window = 0;
-        memset(config->full_layers, 0, sizeof config->full_layers);
+        windows->length = 0;
+        memset(config->kind_of, 0, sizeof config->kind_of);
     }
-    if (json_field_given(window) &&
-        !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &config->sliding_window, status))
+    if (!json_field_number(json_field_get(shape, "local_rope_theta"), 1e-300, 1e300, &windows->local_rope_theta,
+                           status) ||
+        (json_field_given(window) &&
+         !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &windows->length, status)))
         return false;
+    if (json_field_get(shape, "local_rope_theta").value && !windows->length)
+        return json_field_fail(json_field_get(shape, "local_rope_theta"), status,
+                               "is of layers with a window: give a \"sliding_window\"");
     if (!full.value)
         return true;
-    if (!json_is_array(full.value) || !config->sliding_window)
+    if (!json_is_array(full.value) || !windows->length)
         return json_field_expected(full, status, "with a \"sliding_window\", a list of the layers that have none");
-    memset(config->full_layers, 0, sizeof config->full_layers);
+    memset(config->kind_of, 0, sizeof config->kind_of);
     for (size_t i = 0; i < json_array_size(full.value); i++) {
         struct json_field item = json_field_at(full, i);
-        size_t layer = 0, last = config->layers < CONFIG_FULL_LAYERS ? config->layers : CONFIG_FULL_LAYERS;
+        size_t layer = 0, last = config->layers < CONFIG_KIND_LAYERS ? config->layers : CONFIG_KIND_LAYERS;
         if (!json_field_count(item, 0, last - 1, "", &layer, status))
             return false;
-        CHECK(config_set_full(config, layer));
+        config->kind_of[layer] = 1;
     }
     return true;
 }
@@ -183,15 +203,21 @@ static bool read_name(struct json_field shape, struct config *config, bool prese
 
 static bool read_shape(struct json_field field, struct config *config, struct status *status)
 {
-    struct names known = {5, {"preset", "name", "rope_scaling", "sliding_window", "full_layers"}};
+    struct names known = {6,
+                          {"preset", "name", "rope_scaling", "sliding_window", "full_layers", "local_rope_theta"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
     if (!json_field_object(field, &known, "model", status))
         return false;
-    *config = (struct config){.rope_theta = 10000, .norm_epsilon = 1e-5};
+    *config = (struct config){.kinds = {{.rope_theta = 10000}}, .norm_epsilon = 1e-5};
     struct json_field preset = json_field_get(field, "preset");
     if (!read_preset(preset, config, status) || !read_name(field, config, preset.value, status))
         return false;
+    struct layer_kind *kind = &config->kinds[0];
+    struct windows windows = windows_of(config);
+    *kind = *config_full_kind(config);
+    config->kinds[1] = (struct layer_kind){0};
+    kind->window = 0;
     for (size_t i = 0; i < KEYS; i++) {
         if (!preset.value && keys[i].required && !json_field_get(field, keys[i].name).value)
             return json_field_fail(field, status, "\"%s\" is missing; give it, or a \"preset\" to start from",
@@ -200,34 +226,27 @@ static bool read_shape(struct json_field field, struct config *config, struct st
             return false;
     }
     if (!preset.value && !json_field_get(field, "kv_heads").value)
-        config->kv_heads = config->heads;
+        kind->kv_heads = kind->heads;
     if (!preset.value && !json_field_get(field, "head_dim").value) {
-        if (config->width % config->heads)
+        if (config->width % kind->heads)
             return json_field_fail(field, status, "width %zu is no multiple of heads %zu; give head_dim",
-                                   config->width, config->heads);
-        config->head_dim = config->width / config->heads;
+                                   config->width, kind->heads);
+        kind->head_dim = config->width / kind->heads;
     }
-    return read_scaling(json_field_get(field, "rope_scaling"), &config->rope_scaling, status) &&
-           read_window(field, config, status);
-}
-
-// Tells whether the shape is the preset's; a label makes it another model.
-static bool is_preset(const struct config *config, const struct config *preset, bool labelled)
-{
-    if ((labelled && strcmp(config->name, preset->name)) || config->sliding_window != preset->sliding_window ||
-        memcmp(&config->rope_scaling, &preset->rope_scaling, sizeof config->rope_scaling) ||
-        memcmp(config->full_layers, preset->full_layers, sizeof config->full_layers))
+    if (!read_scaling(json_field_get(field, "rope_scaling"), &kind->rope_scaling, status) ||
+        !read_windows(field, config, &windows, status))
         return false;
-    for (size_t i = 0; i < KEYS; i++)
-        if (memcmp((const char *)config + keys[i].offset, (const char *)preset + keys[i].offset,
-                   bytes_of(&keys[i])))
-            return false;
+    if (windows.length > 0)
+        config_add_window(config, windows.length, windows.local_rope_theta);
     return true;
 }
 
-static json_t *shape_json(const struct config *config)
+static json_t *shape_json(const struct config *given)
 {
     json_t *shape = json_object();
+    struct windows windows = windows_of(given);
+    struct config flat = *given, *config = &flat;
+    flat.kinds[0] = *config_full_kind(given);
     json_object_set_new(shape, "name", json_string(config->name));
     for (size_t i = 0; i < KEYS; i++) {
         static const struct config zero;
@@ -240,16 +259,35 @@ static json_t *shape_json(const struct config *config)
                                                 : json_string(keys[i].choices[*(const int *)value]);
         json_object_set_new(shape, keys[i].name, json);
     }
-    json_object_set_new(shape, "rope_scaling", folder_rope_json(&config->rope_scaling, "type", "original_context"));
-    if (config->sliding_window) {
+    json_object_set_new(shape, "rope_scaling",
+                        folder_rope_json(&config->kinds[0].rope_scaling, "type", "original_context"));
+    if (windows.local_rope_theta > 0)
+        json_object_set_new(shape, "local_rope_theta", json_real(windows.local_rope_theta));
+    if (windows.length > 0) {
         json_t *full = json_array();
         for (size_t l = 0; l < config->layers; l++)
-            if (config_window(config, l) == 0)
+            if (config_kind(given, l)->window == 0)
                 json_array_append_new(full, json_integer((json_int_t)l));
-        json_object_set_new(shape, "sliding_window", json_integer((json_int_t)config->sliding_window));
+        json_object_set_new(shape, "sliding_window", json_integer((json_int_t)windows.length));
         json_object_set_new(shape, "full_layers", full);
     }
     return shape;
+}
+
+// Tells whether the shape is the preset's; a label makes it another model.
+static bool is_preset(const struct config *config, const struct config *preset, bool labelled)
+{
+    if (config->layers != preset->layers || config->width != preset->width || config->vocab != preset->vocab)
+        return false;
+    json_t *shape = shape_json(config), *of_preset = shape_json(preset);
+    if (!labelled) {
+        json_object_del(shape, "name");
+        json_object_del(of_preset, "name");
+    }
+    bool same = json_equal(shape, of_preset);
+    json_decref(shape);
+    json_decref(of_preset);
+    return same;
 }
 
 static bool decode_shape(struct json_field field, struct config *config, json_t **canonical, struct status *status)

@@ -48,12 +48,15 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
     if (trial->parallel.exchange == EXCHANGE_RING && trial->group > 1)
         return status_set(status, STATUS_UNSUPPORTED,
                           "ring exchange does not support a shared prompt; leave parallel.exchange or group out");
-    if (all_to_all && !heads_divide(c->heads, c->kv_heads, trial->parallel.sequence))
-        return status_set(
-            status, STATUS_UNSUPPORTED,
-            "%zu ranks cannot share %zu query heads and %zu key heads evenly: use a number that divides the first "
-            "and divides the second or is a multiple of it, or another parallel.exchange",
-            trial->parallel.sequence, c->heads, c->kv_heads);
+    for (size_t l = 0; all_to_all && l < c->layers; l++) {
+        const struct layer_kind *kind = config_kind(c, l);
+        if (!heads_divide(kind->heads, kind->kv_heads, trial->parallel.sequence))
+            return status_set(status, STATUS_UNSUPPORTED,
+                              "%zu ranks cannot share %zu query heads and %zu key heads evenly: use a number that "
+                              "divides the first and divides the second or is a multiple of it, or another "
+                              "parallel.exchange",
+                              trial->parallel.sequence, kind->heads, kind->kv_heads);
+    }
     return method->parallel & PARALLEL_SEQUENCE ||
            status_set(status, STATUS_UNSUPPORTED,
                       "%s takes no sequence ranks: its chunks would run on one rank after another; use full, "

@@ -20,9 +20,14 @@ struct shape {
     struct lora lora;
 };
 
-static const struct config small = {
-    "small",   .layers = 3, .width = 32,         .heads = 4,           .kv_heads = 2,      .head_dim = 8,
-    .ffn = 48, .vocab = 67, .rope_theta = 10000, .norm_epsilon = 1e-5, .max_context = 4096};
+static const struct config small = {"small",
+                                    .layers = 3,
+                                    .width = 32,
+                                    .kinds = {{.heads = 4, .kv_heads = 2, .head_dim = 8, .rope_theta = 10000}},
+                                    .ffn = 48,
+                                    .vocab = 67,
+                                    .norm_epsilon = 1e-5,
+                                    .max_context = 4096};
 
 static void make_olmo2(struct config *c)
 {
@@ -36,11 +41,10 @@ static void make_gemma3(struct config *c)
     c->activation = ACTIVATION_GELU_TANH;
     c->qk_norm = c->unit_offset = c->tied = true;
     c->embedding_scale = sqrt((double)c->width);
-    c->query_scale = 0.8;
-    c->sliding_window = 7;
-    c->local_rope_theta = 1000;
-    c->rope_scaling.factor = 8;
-    config_set_full(c, 1);
+    c->kinds[0].query_scale = 0.8;
+    c->kinds[0].rope_scaling.factor = 8;
+    c->kind_of[1] = 1;
+    config_add_window(c, 7, 1000);
 }
 
 static const struct shape shapes[] = {
@@ -93,12 +97,12 @@ static struct config config_of(const struct shape *shape)
 {
     struct config config = small;
     if (shape->kv_heads)
-        config.kv_heads = shape->kv_heads;
+        config.kinds[0].kv_heads = shape->kv_heads;
     config.tied = shape->tied;
     config.qkv_bias = shape->qkv_bias;
     config.qk_norm = shape->qk_norm;
     if (shape->scaled)
-        config.rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
+        config.kinds[0].rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
     if (shape->family)
         shape->family(&config);
     return config;

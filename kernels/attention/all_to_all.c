@@ -112,11 +112,10 @@ void heads_collect(struct model *model, const struct batch *batch, struct tensor
 
 static struct attention_shape shape_of(const struct model *model, const struct batch *batch, size_t layer)
 {
-    const struct config *c = &model->config;
     struct token_run all = {0, 0, batch->pieces.context};
-    struct attention_shape shape = attention_shape_of(c, batch, layer, all, batch->batch);
-    shape.heads = heads_here(model, c->heads);
-    shape.kv_heads = heads_here(model, c->kv_heads);
+    struct attention_shape shape = attention_shape_of(&model->config, batch, layer, all, batch->batch);
+    shape.heads = heads_here(model, shape.heads);
+    shape.kv_heads = heads_here(model, shape.kv_heads);
     return shape;
 }
 
@@ -125,13 +124,14 @@ static struct tensor rows_of(struct tensor t, size_t cols, enum dtype dtype)
 {
     return t.data ? t : (struct tensor){.dtype = dtype, .category = CATEGORY_WORKSPACE, .cols = cols};
 }
-static struct tensor rows_of_heads(const struct model *model, struct tensor t)
+static struct tensor rows_of_heads(const struct model *model, size_t layer, struct tensor t)
 {
-    return rows_of(t, model->config.heads * model->config.head_dim, model->device->ops->dtype);
+    const struct layer_kind *kind = config_kind(&model->config, layer);
+    return rows_of(t, kind->heads * kind->head_dim, model->device->ops->dtype);
 }
-static struct tensor rows_of_sums(const struct model *model, struct tensor t)
+static struct tensor rows_of_sums(const struct model *model, size_t layer, struct tensor t)
 {
-    return rows_of(t, model->config.heads, dtype_statistic(model->device->ops->dtype));
+    return rows_of(t, config_kind(&model->config, layer)->heads, dtype_statistic(model->device->ops->dtype));
 }
 
 static struct tensor of_heads_new(struct model *model, struct attention_shape shape, struct tensor like,
@@ -145,11 +145,11 @@ void all_to_all_attend(struct model *model, const struct batch *batch, size_t la
                        struct tensor q, struct carry kv)
 {
     struct device *device = model->device;
-    size_t heads = model->config.heads;
+    size_t heads = config_kind(&model->config, layer)->heads;
     struct attention_shape shape = shape_of(model, batch, layer);
-    struct tensor own_o = rows_of_heads(model, kept->own[ATTENTION_O]),
-                  own_sums = rows_of_sums(model, kept->own[ATTENTION_LOGSUMEXP]);
-    struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, q), heads);
+    struct tensor own_o = rows_of_heads(model, layer, kept->own[ATTENTION_O]),
+                  own_sums = rows_of_sums(model, layer, kept->own[ATTENTION_LOGSUMEXP]);
+    struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, layer, q), heads);
     struct tensor o = of_heads_new(model, shape, own_o, shape.head_dim);
     struct tensor logsumexp = of_heads_new(model, shape, own_sums, 1);
     op_attention_forward(device, shape, o, logsumexp, spread_q, kv.k, kv.v);
@@ -165,13 +165,13 @@ void all_to_all_attend_backward(struct model *model, const struct batch *batch, 
                                 struct tensor grad_q)
 {
     struct device *device = model->device;
-    size_t heads = model->config.heads;
+    size_t heads = config_kind(&model->config, layer)->heads;
     struct attention_shape shape = shape_of(model, batch, layer);
-    struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, q), heads);
-    struct tensor o = heads_spread(model, batch, rows_of_heads(model, kept->own[ATTENTION_O]), heads);
+    struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, layer, q), heads);
+    struct tensor o = heads_spread(model, batch, rows_of_heads(model, layer, kept->own[ATTENTION_O]), heads);
     struct tensor logsumexp =
-        heads_spread(model, batch, rows_of_sums(model, kept->own[ATTENTION_LOGSUMEXP]), heads);
-    struct tensor own_grad = rows_of_heads(model, grad_q);
+        heads_spread(model, batch, rows_of_sums(model, layer, kept->own[ATTENTION_LOGSUMEXP]), heads);
+    struct tensor own_grad = rows_of_heads(model, layer, grad_q);
     struct tensor grad = heads_spread(model, batch, own_grad, heads); // in place
     struct key_segment keys = {.count = batch->pieces.context, .grad_k = grad_kv.k, .grad_v = grad_kv.v};
     op_attention_backward(device, shape, grad, false, &keys, 1, grad, o, logsumexp, spread_q, kv.k, kv.v);

@@ -38,11 +38,11 @@ static struct carry gather(struct model *model, const struct batch *batch, struc
     return all;
 }
 
-struct carry carry_gather(struct model *model, const struct batch *batch, struct carry own)
+struct carry carry_gather(struct model *model, const struct batch *batch, size_t layer, struct carry own)
 {
     if (!brings(model, batch))
         return own;
-    size_t heads = model->config.kv_heads;
+    size_t heads = config_kind(&model->config, layer)->kv_heads;
     return gathers(model) ? gather(model, batch, own)
                           : (struct carry){.k = heads_spread(model, batch, own.k, heads),
                                            .v = heads_spread(model, batch, own.v, heads)};
@@ -54,9 +54,9 @@ void carry_gathered_free(struct model *model, const struct batch *batch, struct 
         carry_free(model, gathered);
 }
 
-struct carry carry_gather_take(struct model *model, const struct batch *batch, struct carry own)
+struct carry carry_gather_take(struct model *model, const struct batch *batch, size_t layer, struct carry own)
 {
-    struct carry all = carry_gather(model, batch, own);
+    struct carry all = carry_gather(model, batch, layer, own);
     if (brings(model, batch))
         carry_free(model, &own);
     return all;
@@ -69,7 +69,8 @@ struct carry carry_gradients_new(struct model *model, const struct batch *batch,
     struct carry_size size = carry_size_of(batch, tokens, tokens);
     struct carry gradients = {0};
     if (brought && !gathers(model)) {
-        size_t cols = heads_here(model, model->config.kv_heads) * model->config.head_dim;
+        const struct layer_kind *kind = config_kind(&model->config, layer);
+        size_t cols = heads_here(model, kind->kv_heads) * kind->head_dim;
         gradients.k.cols = gradients.v.cols = cols;
         gradients =
             carry_like(model, gradients, tokens * batch->batch, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
@@ -81,20 +82,20 @@ struct carry carry_gradients_new(struct model *model, const struct batch *batch,
 }
 
 // Replaces gradients of all tokens by those of this rank's own.
-static void take_own(struct model *model, const struct batch *batch, struct tensor *gradients)
+static void take_own(struct model *model, const struct batch *batch, size_t layer, struct tensor *gradients)
 {
-    size_t heads = model->config.kv_heads;
-    struct tensor own = tensor_new(model->device, batch->context * batch->batch, heads * model->config.head_dim,
+    const struct layer_kind *kind = config_kind(&model->config, layer);
+    struct tensor own = tensor_new(model->device, batch->context * batch->batch, kind->kv_heads * kind->head_dim,
                                    gradients->dtype, gradients->category);
     if (gathers(model))
         batch_copy_own(batch, model->device, *gradients, own, false);
     else
-        heads_collect(model, batch, own, heads, *gradients);
+        heads_collect(model, batch, own, kind->kv_heads, *gradients);
     tensor_free(model->device, gradients);
     *gradients = own;
 }
 
-bool carry_gradients_sum(struct model *model, const struct batch *batch, struct carry *gradients)
+bool carry_gradients_sum(struct model *model, const struct batch *batch, size_t layer, struct carry *gradients)
 {
     if (!brings(model, batch))
         return batch_is_shared(batch);
@@ -104,7 +105,7 @@ bool carry_gradients_sum(struct model *model, const struct batch *batch, struct 
         comm_sum_rows(&model->ranks.sequence, model->device, gradients->v, owned);
         free(owned);
     }
-    take_own(model, batch, &gradients->k);
-    take_own(model, batch, &gradients->v);
+    take_own(model, batch, layer, &gradients->k);
+    take_own(model, batch, layer, &gradients->v);
     return true;
 }

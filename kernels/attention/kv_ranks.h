@@ -7,10 +7,10 @@
 
 // Returns keys and values of all ranks' tokens by position, [T B], of all heads or of this rank's; or own, [n B],
 // itself. Release with carry_gathered_free.
-struct carry carry_gather(struct model *model, const struct batch *batch, struct carry own);
+struct carry carry_gather(struct model *model, const struct batch *batch, size_t layer, struct carry own);
 void carry_gathered_free(struct model *model, const struct batch *batch, struct carry *gathered);
 // The same, but frees own; release with carry_free.
-struct carry carry_gather_take(struct model *model, const struct batch *batch, struct carry own);
+struct carry carry_gather_take(struct model *model, const struct batch *batch, size_t layer, struct carry own);
 // Zeroed gradients of a layer's carry from carry_gather.
 struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer);
 // All gradients as one segment for a cell's backward.
@@ -20,4 +20,4 @@ static inline struct carry_segment carry_segment_of(const struct batch *batch, s
 }
 // Sums the gradients over the ranks in their order and keeps those of this rank's own tokens, [n B]. True:
 // kv_project_backward must follow; false: the cells' backward has used them.
-bool carry_gradients_sum(struct model *model, const struct batch *batch, struct carry *gradients);
+bool carry_gradients_sum(struct model *model, const struct batch *batch, size_t layer, struct carry *gradients);

@@ -34,7 +34,7 @@ void layer_forward(struct model *model, const struct batch *batch, size_t layer,
         kv_project(model, batch, layer, span, tensor_rows(x, span.start * B, span.count * B), kv, NULL,
                    KEEP_NOTHING);
     }
-    kv = carry_gather_take(model, batch, kv);
+    kv = carry_gather_take(model, batch, layer, kv);
     unit_prefetch(model, unit_of_layer(layer + 1)); // after the last layer: the head
     for (size_t i = 0; i < count; i++) {
         struct span span = chunk_of(context, chunk, i);

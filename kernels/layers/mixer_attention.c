@@ -13,18 +13,23 @@ static const struct block_parameter parameters[] = {
     [Q_NORM] = {"self_attn.q_norm"},    [K_NORM] = {"self_attn.k_norm"},
     [O] = {"self_attn.o_proj", LORA_O}, {0}};
 
-static size_t q_cols(const struct config *c)
+static const struct layer_kind *kind_of(const struct model *model, size_t layer)
 {
-    return c->heads * c->head_dim;
+    return config_kind(&model->config, layer);
 }
-static size_t kv_cols(const struct config *c)
+static size_t q_cols(const struct layer_kind *kind)
 {
-    return c->kv_heads * c->head_dim;
+    return kind->heads * kind->head_dim;
+}
+static size_t kv_cols(const struct layer_kind *kind)
+{
+    return kind->kv_heads * kind->head_dim;
 }
 
-static struct block_shape shape(const struct config *c, size_t parameter)
+static struct block_shape shape(const struct config *c, size_t layer, size_t parameter)
 {
-    size_t q = q_cols(c), kv = kv_cols(c), none = 0;
+    const struct layer_kind *kind = config_kind(c, layer);
+    size_t q = q_cols(kind), kv = kv_cols(kind), none = 0;
     const struct block_shape shapes[] = {
         [Q] = {q, c->width, c->qkv_bias},
         [K] = {kv, c->width, c->qkv_bias},
@@ -32,10 +37,10 @@ static struct block_shape shape(const struct config *c, size_t parameter)
         [QKV] = {0},
         [Q_NORM] = {!c->qk_norm        ? none
                     : c->whole_qk_norm ? q
-                                       : c->head_dim},
+                                       : kind->head_dim},
         [K_NORM] = {!c->qk_norm        ? none
                     : c->whole_qk_norm ? kv
-                                       : c->head_dim},
+                                       : kind->head_dim},
         [O] = {c->width, q},
     };
     return shapes[parameter];
@@ -49,15 +54,16 @@ static const struct block *block_of(const struct model *model, size_t layer)
 // Scores are products of queries and keys: queries alone are multiplied by the gain of both.
 static struct rotated rotated_queries(const struct model *model, size_t layer)
 {
-    const struct config *c = &model->config;
-    double gain = config_rope_gain(c, config_rope_is_local(c, layer));
-    return (struct rotated){layer, c->heads, block_of(model, layer)->parameters[Q_NORM].weight,
-                            (c->query_scale > 0 ? c->query_scale : 1) * gain * gain};
+    const struct layer_kind *kind = kind_of(model, layer);
+    double gain = rope_gain(kind);
+    return (struct rotated){layer, kind->heads, block_of(model, layer)->parameters[Q_NORM].weight,
+                            (kind->query_scale > 0 ? kind->query_scale : 1) * gain * gain};
 }
 
 static struct rotated rotated_keys(const struct model *model, size_t layer)
 {
-    return (struct rotated){layer, model->config.kv_heads, block_of(model, layer)->parameters[K_NORM].weight, 0};
+    return (struct rotated){layer, kind_of(model, layer)->kv_heads,
+                            block_of(model, layer)->parameters[K_NORM].weight, 0};
 }
 
 // ---- from x to queries, keys and values
@@ -104,7 +110,7 @@ static struct projected projected_queries(struct model *model, size_t layer, siz
                                           enum keep how)
 {
     bool normed = block_of(model, layer)->norm;
-    kept->own[ATTENTION_Q] = activation(model, n, q_cols(&model->config));
+    kept->own[ATTENTION_Q] = activation(model, n, q_cols(kind_of(model, layer)));
     if (how != KEEP_NOTHING && normed)
         kept->rstd = statistic(model, n, 1);
     if (how == KEEP_ALL && normed)
@@ -115,7 +121,7 @@ static struct projected projected_queries(struct model *model, size_t layer, siz
 // Keys of n rows before their norm, for its backward.
 static void keep_keys(struct model *model, struct rotated keys, size_t n, struct kept *kept, struct projected *to)
 {
-    to->k = kept->own[ATTENTION_K] = activation(model, n, kv_cols(&model->config));
+    to->k = kept->own[ATTENTION_K] = activation(model, n, kv_cols(kind_of(model, keys.layer)));
     to->rstd_k = kept->own[ATTENTION_RSTD_K] = statistic(model, n * rotated_norms(model, keys), 1);
 }
 
@@ -173,12 +179,12 @@ static struct tensor queries(struct cell_at at, struct tensor x, struct kept *ke
 static void forward(struct cell_at at, struct tensor x, struct carry kv, struct activations *a, enum keep how)
 {
     struct model *model = at.model;
-    const struct config *c = &model->config;
+    const struct layer_kind *kind = kind_of(model, at.layer);
     struct kept *kept = &a->mixer;
     struct tensor q = x.rows > 0 ? queries(at, x, kept, how) : tensor_none(), *own = &kept->own[ATTENTION_Q];
     if (x.rows > 0 && a->output == OUTPUT_OWN) {
-        kept->own[ATTENTION_O] = activation(model, x.rows, q_cols(c));
-        kept->own[ATTENTION_LOGSUMEXP] = statistic(model, x.rows, c->heads);
+        kept->own[ATTENTION_O] = activation(model, x.rows, q_cols(kind));
+        kept->own[ATTENTION_LOGSUMEXP] = statistic(model, x.rows, kind->heads);
     }
     if (a->output != OUTPUT_WRITTEN)
         attend(model, at.batch, at.layer, at.chunk, kept, q, kv);
@@ -335,32 +341,26 @@ static void project_backward(struct cell_at at, struct tensor x, struct carry gr
 
 static struct carry_shape carry(const struct model *model, size_t layer)
 {
-    (void)layer;
-    size_t cols = kv_cols(&model->config);
+    size_t cols = kv_cols(kind_of(model, layer));
     enum dtype dtype = model->device->ops->dtype, grad = model->kv_gradient_dtype;
     return (struct carry_shape){{{cols, cols}, {dtype, dtype}}, {{cols, cols}, {grad, grad}}, false};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)
 {
-    (void)layer;
+    const struct layer_kind *kind = kind_of(model, layer);
     enum dtype dtype = model->device->ops->dtype;
-    return (struct pair_shape){{q_cols(&model->config), model->config.heads}, {dtype, dtype_statistic(dtype)}};
-}
-
-static bool alike(const struct config *config, size_t layer, size_t other)
-{
-    return config_window(config, layer) == config_window(config, other);
+    return (struct pair_shape){{q_cols(kind), kind->heads}, {dtype, dtype_statistic(dtype)}};
 }
 
 static double kept_bytes(const struct model *model, size_t layer)
 {
-    (void)layer;
     const struct config *c = &model->config;
-    size_t elements = 2 * q_cols(c), statistics = c->heads; // o and q; logsumexp
+    const struct layer_kind *kind = kind_of(model, layer);
+    size_t elements = 2 * q_cols(kind), statistics = kind->heads; // o and q; logsumexp
     if (c->qk_norm) {
-        elements += kv_cols(c);
-        statistics += c->whole_qk_norm ? 2 : c->heads + c->kv_heads;
+        elements += kv_cols(kind);
+        statistics += c->whole_qk_norm ? 2 : kind->heads + kind->kv_heads;
     }
     enum dtype dtype = model->device->ops->dtype;
     return (double)elements * dtype_bytes(dtype) + (double)statistics * dtype_bytes(dtype_statistic(dtype));
@@ -369,14 +369,15 @@ static double kept_bytes(const struct model *model, size_t layer)
 // Pairs of a query and a key that it sees, per sequence.
 static double flops(const struct config *c, size_t layer, const struct batch *batch)
 {
-    size_t window = config_window(c, layer), T = batch->context, max = window && window < T ? window : T;
+    const struct layer_kind *kind = config_kind(c, layer);
+    size_t window = kind->window, T = batch->context, max = window && window < T ? window : T;
     double pairs = (double)max * (max + 1) / 2 + (double)(T - max) * max;
     for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
         size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
         seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
         pairs = (row ? pairs : 0) + (double)(seen < max ? seen : max);
     }
-    return 4 * (batch->starts ? pairs / (double)batch->batch : pairs) * (double)q_cols(c);
+    return 4 * (batch->starts ? pairs / (double)batch->batch : pairs) * (double)q_cols(kind);
 }
 
 const struct mixer mixer_attention = {
@@ -390,6 +391,5 @@ const struct mixer mixer_attention = {
     .backward = backward,
     .sends = attend_sends,
     .project_backward = project_backward,
-    .alike = alike,
     .flops = flops,
 };

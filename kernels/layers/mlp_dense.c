@@ -10,8 +10,9 @@ static const struct block_parameter parameters[] = {[GATE] = {"mlp.gate_proj", L
                                                     [DOWN] = {"mlp.down_proj", LORA_DOWN},
                                                     {0}};
 
-static struct block_shape shape(const struct config *c, size_t parameter)
+static struct block_shape shape(const struct config *c, size_t layer, size_t parameter)
 {
+    (void)layer;
     const struct block_shape shapes[] = {
         [GATE] = {c->ffn, c->width}, [UP] = {c->ffn, c->width}, [GATE_UP] = {0}, [DOWN] = {c->width, c->ffn}};
     return shapes[parameter];

@@ -40,7 +40,7 @@ struct block_kind {
     const char *name;
     // In the model's order. The last one projects what the block adds to its input.
     const struct block_parameter *parameters;
-    struct block_shape (*shape)(const struct config *config, size_t parameter);
+    struct block_shape (*shape)(const struct config *config, size_t layer, size_t parameter);
     // Bytes per token that a lean cell keeps, besides the statistics and outputs of the block's two norms.
     double (*kept_bytes)(const struct model *model, size_t layer);
     // Weights that a token is multiplied by. NULL: those of all projections.
@@ -74,8 +74,6 @@ struct mixer {
     bool (*sends)(const struct model *model, const struct batch *batch);
     void (*project_backward)(struct cell_at at, struct tensor x, struct carry grad_carry, struct tensor grad);
 
-    // Whether cells of two layers of this kind cost the same. NULL: always.
-    bool (*alike)(const struct config *config, size_t layer, size_t other);
     // FLOPs of a forward of one sequence, besides products with weights. NULL: none.
     double (*flops)(const struct config *config, size_t layer, const struct batch *batch);
 };

@@ -6,9 +6,14 @@
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
 // layers, width, heads, kv_heads, head_dim, ffn, vocab
-#define SIZES(l, d, h, g, D, f, v)                                                                                 \
-    .layers = l, .width = d, .heads = h, .kv_heads = g, .head_dim = D, .ffn = f, .vocab = v
-#define CONSTANTS(theta, epsilon, context) .rope_theta = theta, .norm_epsilon = epsilon, .max_context = context
+#define SIZES(l, d, h, g, D, f, v) .layers = l, .width = d, HEADS(0, h, g, D), .ffn = f, .vocab = v
+#define HEADS(k, h, g, D)          .kinds[k].heads = h, .kinds[k].kv_heads = g, .kinds[k].head_dim = D
+#define CONSTANTS(theta, epsilon, context)                                                                         \
+    .kinds[0].rope_theta = theta, .norm_epsilon = epsilon, .max_context = context
+// Every sixth layer, of 26, 34 and 62, has no window.
+#define FULL_26 [5] = 1, [11] = 1, [17] = 1, [23] = 1
+#define FULL_34 FULL_26, [29] = 1
+#define FULL_62 FULL_34, [35] = 1, [41] = 1, [47] = 1, [53] = 1, [59] = 1
 
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
 const struct config config_presets[] = {
@@ -18,21 +23,22 @@ const struct config config_presets[] = {
     {.name = "llama-3.1-8b",
      SIZES(32, 4096, 32, 8, 128, 14336, 128256),
      CONSTANTS(500000, 1e-5, 131072),
-     .rope_scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
+     .kinds[0].rope_scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
     {.name = "mistral-large-2", SIZES(88, 12288, 96, 8, 128, 28672, 32768), CONSTANTS(1000000, 1e-5, 131072)},
     {.name = "llama-3.2-1b",
      SIZES(16, 2048, 32, 8, 64, 8192, 128256),
      CONSTANTS(500000, 1e-5, 131072),
      .tied = true,
-     .rope_scaling = {.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
+     .kinds[0]
+         .rope_scaling = {.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
     {.name = "mistral-7b",
      SIZES(32, 4096, 32, 8, 128, 14336, 32000),
      CONSTANTS(10000, 1e-5, 32768),
-     .sliding_window = 4096},
+     .kinds[0].window = 4096},
     {.name = "phi-3-mini",
      SIZES(32, 3072, 32, 32, 96, 8192, 32064),
      CONSTANTS(10000, 1e-5, 4096),
-     .sliding_window = 2047},
+     .kinds[0].window = 2047},
     {.name = "qwen2.5-0.5b",
      SIZES(24, 896, 14, 2, 64, 4864, 151936),
      CONSTANTS(1000000, 1e-6, 32768),
@@ -72,43 +78,47 @@ const struct config config_presets[] = {
      .norms = NORMS_AFTER},
     {.name = "gemma-3-1b",
      SIZES(26, 1152, 4, 1, 256, 6912, 262144),
-     CONSTANTS(1000000, 1e-6, 32768),
+     CONSTANTS(10000, 1e-6, 32768),
      .tied = true,
      .qk_norm = true,
      .unit_offset = true,
      .norms = NORMS_AROUND,
      .activation = ACTIVATION_GELU_TANH,
      .embedding_scale = 33.94112549695428, // sqrt(1152)
-     .local_rope_theta = 10000,
-     .sliding_window = 512,
-     .full_layers = {0x820820}},
+     .kinds[0].window = 512,
+     HEADS(1, 4, 1, 256),
+     .kinds[1].rope_theta = 1000000,
+     .kind_of = {FULL_26}},
     {.name = "gemma-3-4b",
      SIZES(34, 2560, 8, 4, 256, 10240, 262208),
-     CONSTANTS(1000000, 1e-6, 131072),
+     CONSTANTS(10000, 1e-6, 131072),
      .tied = true,
      .qk_norm = true,
      .unit_offset = true,
      .norms = NORMS_AROUND,
      .activation = ACTIVATION_GELU_TANH,
      .embedding_scale = 50.59644256269407, // sqrt(2560)
-     .local_rope_theta = 10000,
-     .rope_scaling = {.factor = 8},
-     .sliding_window = 1024,
-     .full_layers = {0x20820820}},
+     .kinds[0].window = 1024,
+     HEADS(1, 8, 4, 256),
+     .kinds[1].rope_theta = 1000000,
+     .kinds[1].rope_scaling = {.factor = 8},
+     .kind_of = {FULL_34}},
     {.name = "gemma-3-27b",
      SIZES(62, 5376, 32, 16, 128, 21504, 262208),
-     CONSTANTS(1000000, 1e-6, 131072),
+     CONSTANTS(10000, 1e-6, 131072),
      .tied = true,
      .qk_norm = true,
      .unit_offset = true,
      .norms = NORMS_AROUND,
      .activation = ACTIVATION_GELU_TANH,
-     .query_scale = 0.8728715609439694,    // sqrt(128 / 168)
      .embedding_scale = 73.32121111929344, // sqrt(5376)
-     .local_rope_theta = 10000,
-     .rope_scaling = {.factor = 8},
-     .sliding_window = 1024,
-     .full_layers = {0x820820820820820}},
+     .kinds[0].window = 1024,
+     HEADS(1, 32, 16, 128),
+     .kinds[1].rope_theta = 1000000,
+     .kinds[1].rope_scaling = {.factor = 8},
+     .kinds[0].query_scale = 0.8728715609439694, // sqrt(128 / 168)
+     .kinds[1].query_scale = 0.8728715609439694,
+     .kind_of = {FULL_62}},
     {.name = ""},
 };
 
@@ -158,93 +168,122 @@ const struct config *config_preset(const char *name)
     return NULL;
 }
 
-bool config_check(const struct config *c, struct status *status)
+// Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
+#define MAX_SIZE ((size_t)1 << 24)
+
+static bool check_size(const char *name, size_t value, size_t max, struct status *status)
 {
-    // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
-    const size_t max = (size_t)1 << 24;
-    const struct {
-        const char *name;
-        size_t value;
-    } sizes[] = {{"layers", c->layers},     {"width", c->width}, {"heads", c->heads}, {"kv_heads", c->kv_heads},
-                 {"head_dim", c->head_dim}, {"ffn", c->ffn},     {"vocab", c->vocab}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sizes[i].value < 1 || sizes[i].value > max) {
-            return status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", sizes[i].name, max,
-                              sizes[i].value);
-        }
-    }
-    if (c->layers > 10000)
-        return status_set(status, STATUS_BAD_INPUT, "layers must be from 1 to 10000, found %zu", c->layers);
-    if (c->heads % c->kv_heads) {
-        return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
-                          c->heads, c->kv_heads);
-    }
-    if (c->head_dim % 2 || c->head_dim > 512) {
-        return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
-                          c->head_dim);
-    }
-    if (!(c->rope_theta > 0) || !isfinite(c->rope_theta)) {
-        return status_set(status, STATUS_BAD_INPUT, "rope_theta must be a positive number, found %g",
-                          c->rope_theta);
-    }
-    const struct {
-        const char *name;
-        double value;
-    } numbers[] = {{"local_rope_theta", c->local_rope_theta},
-                   {"query_scale", c->query_scale},
-                   {"embedding_scale", c->embedding_scale}};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!(numbers[i].value >= 0) || !isfinite(numbers[i].value)) {
-            return status_set(status, STATUS_BAD_INPUT, "%s must be a positive number, found %g", numbers[i].name,
-                              numbers[i].value);
-        }
-    }
-    if (c->whole_qk_norm && !c->qk_norm)
-        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
-    if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)) {
-        return status_set(status, STATUS_BAD_INPUT, "norm_epsilon must be a positive number, found %g",
-                          c->norm_epsilon);
-    }
-    const struct rope_scaling *r = &c->rope_scaling;
+    return (value >= 1 && value <= max) ||
+           status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", name, max, value);
+}
+
+static bool check_number(const char *name, double value, bool positive, struct status *status)
+{
+    return (value >= 0 && (value > 0 || !positive) && isfinite(value)) ||
+           status_set(status, STATUS_BAD_INPUT, "%s must be a positive number, found %g", name, value);
+}
+
+static bool check_scaling(const struct rope_scaling *r, struct status *status)
+{
     bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->attention_factor == 0 &&
                   r->factor >= 1 && isfinite(r->factor);
-    if (r->factor != 0 && !linear &&
-        !(r->attention_factor >= 0 && isfinite(r->attention_factor) && r->factor >= 1 && isfinite(r->factor) &&
-          r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor && isfinite(r->high_freq_factor) &&
-          r->original_context > 0)) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "rope_scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor (of yarn "
-                          "beta_slow < beta_fast) and an original_context above 0");
+    bool blended = r->attention_factor >= 0 && isfinite(r->attention_factor) && r->factor >= 1 &&
+                   isfinite(r->factor) && r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor &&
+                   isfinite(r->high_freq_factor) && r->original_context > 0;
+    return r->factor == 0 || linear || blended ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "rope_scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor (of yarn "
+                      "beta_slow < beta_fast) and an original_context above 0");
+}
+
+static bool check_kind(const struct layer_kind *kind, struct status *status)
+{
+    if (!check_size("heads", kind->heads, MAX_SIZE, status) ||
+        !check_size("kv_heads", kind->kv_heads, MAX_SIZE, status) ||
+        !check_size("head_dim", kind->head_dim, MAX_SIZE, status))
+        return false;
+    if (kind->heads % kind->kv_heads) {
+        return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
+                          kind->heads, kind->kv_heads);
     }
-    return true;
+    if (kind->head_dim % 2 || kind->head_dim > 512) {
+        return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
+                          kind->head_dim);
+    }
+    return check_number("rope_theta", kind->rope_theta, true, status) &&
+           check_number("query_scale", kind->query_scale, false, status) &&
+           check_scaling(&kind->rope_scaling, status);
 }
 
-bool config_set_full(struct config *c, size_t layer)
+bool config_check(const struct config *c, struct status *status)
 {
-    if (layer < CONFIG_FULL_LAYERS)
-        c->full_layers[layer / 64] |= (uint64_t)1 << layer % 64;
-    return layer < CONFIG_FULL_LAYERS;
+    if (!check_size("layers", c->layers, 10000, status) || !check_size("width", c->width, MAX_SIZE, status) ||
+        !check_size("ffn", c->ffn, MAX_SIZE, status) || !check_size("vocab", c->vocab, MAX_SIZE, status))
+        return false;
+    for (size_t k = 0; k < CONFIG_KINDS; k++)
+        if (config_has_kind(c, k) && !check_kind(&c->kinds[k], status))
+            return false;
+    if (c->whole_qk_norm && !c->qk_norm)
+        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
+    return check_number("embedding_scale", c->embedding_scale, false, status) &&
+           check_number("norm_epsilon", c->norm_epsilon, true, status);
 }
 
-size_t config_window(const struct config *c, size_t layer)
+bool config_has_kind(const struct config *c, size_t kind)
 {
-    bool full = layer < CONFIG_FULL_LAYERS && (c->full_layers[layer / 64] >> layer % 64 & 1);
-    return full ? 0 : c->sliding_window;
+    bool found = false;
+    for (size_t l = 0; l < c->layers && !found; l++)
+        found = config_kind(c, l) == &c->kinds[kind];
+    return found;
 }
 
-bool config_rope_is_local(const struct config *c, size_t layer)
+bool config_has_window(const struct config *c)
 {
-    return c->local_rope_theta > 0 && config_window(c, layer) > 0;
+    bool found = false;
+    for (size_t l = 0; l < c->layers && !found; l++)
+        found = config_kind(c, l)->window > 0;
+    return found;
 }
 
-double config_yarn_gain(double factor)
+const struct layer_kind *config_full_kind(const struct config *c)
+{
+    for (size_t l = 0; l < c->layers; l++)
+        if (config_kind(c, l)->window == 0)
+            return config_kind(c, l);
+    return &c->kinds[0];
+}
+
+void config_add_window(struct config *c, size_t window, double local_rope_theta)
+{
+    if (!config_has_kind(c, 0)) {
+        memset(c->kind_of, 0, sizeof c->kind_of);
+        return;
+    }
+    if (config_has_kind(c, 1))
+        c->kinds[1] = c->kinds[0];
+    c->kinds[0].window = window;
+    if (local_rope_theta > 0) {
+        c->kinds[0].rope_theta = local_rope_theta;
+        c->kinds[0].rope_scaling = (struct rope_scaling){0};
+    }
+}
+
+double rope_yarn_gain(double factor)
 {
     return 0.1 * log(factor) + 1;
 }
 
-double config_rope_gain(const struct config *c, bool local)
+double rope_gain(const struct layer_kind *kind)
 {
-    return c->rope_scaling.attention_factor > 0 && !local ? c->rope_scaling.attention_factor : 1;
+    return kind->rope_scaling.attention_factor > 0 ? kind->rope_scaling.attention_factor : 1;
+}
+
+bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other)
+{
+    const struct rope_scaling *r = &kind->rope_scaling, *s = &other->rope_scaling;
+    return kind->head_dim == other->head_dim && kind->rope_theta == other->rope_theta && r->factor == s->factor &&
+           r->low_freq_factor == s->low_freq_factor && r->high_freq_factor == s->high_freq_factor &&
+           r->original_context == s->original_context && r->attention_factor == s->attention_factor;
 }
 
 // How much of frequency j is kept where those between are blended: by its turns in the original context.
@@ -255,29 +294,28 @@ static double kept_by_turns(const struct rope_scaling *r, double frequency)
 }
 
 // Likewise in yarn: by its place between the two that turn so often, rounded outwards.
-static double kept_by_place(const struct config *c, size_t j)
+static double kept_by_place(const struct layer_kind *kind, size_t j)
 {
-    const struct rope_scaling *r = &c->rope_scaling;
+    const struct rope_scaling *r = &kind->rope_scaling;
     double places[2], turns[] = {r->high_freq_factor, r->low_freq_factor};
     for (int i = 0; i < 2; i++)
         places[i] =
-            c->head_dim * log((double)r->original_context / (turns[i] * 2 * M_PI)) / (2 * log(c->rope_theta));
-    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)c->head_dim - 1);
+            kind->head_dim * log((double)r->original_context / (turns[i] * 2 * M_PI)) / (2 * log(kind->rope_theta));
+    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)kind->head_dim - 1);
     last += first == last ? 0.001 : 0; // as those who made the models have it
     return 1 - ((double)j - first) / (last - first);
 }
 
-void config_rope_frequencies(const struct config *c, bool local, double *frequencies)
+void rope_frequencies(const struct layer_kind *kind, double *frequencies)
 {
-    const struct rope_scaling *r = &c->rope_scaling;
-    double theta = local ? c->local_rope_theta : c->rope_theta;
-    for (size_t j = 0; j < c->head_dim / 2; j++) {
-        double frequency = pow(theta, -(2.0 * j) / c->head_dim);
-        if (r->factor != 0 && !local && r->high_freq_factor == 0) {
+    const struct rope_scaling *r = &kind->rope_scaling;
+    for (size_t j = 0; j < kind->head_dim / 2; j++) {
+        double frequency = pow(kind->rope_theta, -(2.0 * j) / kind->head_dim);
+        if (r->factor != 0 && r->high_freq_factor == 0) {
             frequency /= r->factor;
-        } else if (r->factor != 0 && !local) {
+        } else if (r->factor != 0) {
             // Long wavelengths are stretched by the factor, short ones kept, those between blended.
-            double blend = r->attention_factor > 0 ? kept_by_place(c, j) : kept_by_turns(r, frequency);
+            double blend = r->attention_factor > 0 ? kept_by_place(kind, j) : kept_by_turns(r, frequency);
             blend = blend < 0 ? 0 : blend > 1 ? 1 : blend;
             frequency *= blend + (1 - blend) / r->factor;
         }

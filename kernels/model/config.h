@@ -1,5 +1,5 @@
-// Config: the shape of a decoder, where its norms stand and what is scaled, and the presets with their public
-// shapes.
+// Config: the shape of a decoder, the kinds of its layers, where its norms stand and what is scaled, and the
+// presets with their public shapes.
 #pragma once
 #include "kernels/device/device.h"
 #include <stdbool.h>
@@ -16,9 +16,17 @@ struct rope_scaling {
     double attention_factor; // of yarn; 0: none
 };
 
-// Number of layers, from the lowest, each of which may see all keys where the others have a window.
-#define CONFIG_FULL_LAYERS 256
-#define CONFIG_KINDS       256
+// What layers of one kind share, and those of different kinds may have different.
+struct layer_kind {
+    size_t mixer, mlp; // numbers in mixers[] and mlps[] (block.h)
+    size_t heads, kv_heads, head_dim;
+    size_t window; // a query sees this many keys, the last its own; 0: all before it
+    double rope_theta;
+    struct rope_scaling rope_scaling;
+    double query_scale; // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
+};
+#define CONFIG_KINDS       4
+#define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0
 
 // Position of the norms of a layer's two blocks, attention and MLP: on a block's input; on its output, before the
 // residual sum (OLMo 2); or on both (Gemma 3).
@@ -28,9 +36,10 @@ extern const char *const activation_names[]; // of enum activation
 
 struct config {
     char name[64];
-    size_t layers, width, heads, kv_heads, head_dim, ffn, vocab;
-    double rope_theta, norm_epsilon;
-    struct rope_scaling rope_scaling;
+    size_t layers, width, ffn, vocab;
+    struct layer_kind kinds[CONFIG_KINDS]; // of a uniform model the first; others need not be set
+    uint8_t kind_of[CONFIG_KIND_LAYERS];   // by layer; use config_kind
+    double norm_epsilon;
     bool tied; // the head is the embedding table
     // Whether row `pad` of the embedding takes no gradient from tokens with that id (padding_idx of
     // torch.nn.Embedding); a tied head gives it one all the same.
@@ -46,17 +55,13 @@ struct config {
     const char *submodule;
     enum norms norms;
     enum activation activation; // of the MLP's gate
-    // Factors of queries and embeddings; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
-    double query_scale, embedding_scale;
-    double local_rope_theta; // of layers with a window, which then have no scaling; 0: all have rope_theta
-    size_t max_context;      // max_position_embeddings; not a limit here
-    // A query sees this many keys, the last its own; 0: all before it. Layers whose bit is set, bit l % 64 of
-    // number l / 64, see all keys.
-    size_t sliding_window;
-    uint64_t full_layers[CONFIG_FULL_LAYERS / 64];
-    // Each layer's kinds, as numbers in mixers[] and mlps[] (block.h); layers beyond the last entry have its kinds.
-    uint8_t mixers[CONFIG_KINDS], mlps[CONFIG_KINDS];
+    double embedding_scale;     // factor of embeddings; 0: 1
+    size_t max_context;         // max_position_embeddings; not a limit here
 };
+static inline const struct layer_kind *config_kind(const struct config *config, size_t layer)
+{
+    return &config->kinds[layer < CONFIG_KIND_LAYERS ? config->kind_of[layer] : 0];
+}
 
 // Array of presets, ending with an empty name.
 extern const struct config config_presets[];
@@ -69,15 +74,20 @@ const struct config *config_preset(const char *name);
 // Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
 // status that names the field if not.
 bool config_check(const struct config *config, struct status *status);
-// Removes a layer's window. False if its number is too large.
-bool config_set_full(struct config *config, size_t layer);
-// The window of a layer; 0: none.
-size_t config_window(const struct config *config, size_t layer);
-// RoPE's angular frequencies, scaling applied: head_dim / 2 values. local: of layers with a window.
-void config_rope_frequencies(const struct config *config, bool local, double *frequencies);
-// Factor of rotated queries and keys, likewise: 1 except for yarn.
-double config_rope_gain(const struct config *config, bool local);
+// Whether a layer is of this kind.
+bool config_has_kind(const struct config *config, size_t kind);
+// Whether a layer has a window.
+bool config_has_window(const struct config *config);
+// The kind of the layers without a window, or kinds[0] if all have one.
+const struct layer_kind *config_full_kind(const struct config *config);
+// Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
+// kind 1 are then what those of kind 0 were.
+void config_add_window(struct config *config, size_t window, double local_rope_theta);
+// RoPE's angular frequencies, scaling applied: head_dim / 2 values.
+void rope_frequencies(const struct layer_kind *kind, double *frequencies);
+// Whether these are the same for two kinds.
+bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other);
+// Factor of rotated queries and keys: 1 except for yarn.
+double rope_gain(const struct layer_kind *kind);
 // YaRN's own choice of it for a factor: 0.1 ln(factor) + 1.
-double config_yarn_gain(double factor);
-// Whether a layer uses the local frequencies.
-bool config_rope_is_local(const struct config *config, size_t layer);
+double rope_yarn_gain(double factor);

@@ -38,18 +38,16 @@ static double weights_of(const struct config *c, const struct block_kind *kind, 
     if (kind->weights)
         return kind->weights(c, layer);
     for (size_t i = 0; kind->parameters[i].name; i++) {
-        struct block_shape shape = kind->shape(c, i);
+        struct block_shape shape = kind->shape(c, layer, i);
         weights += (double)shape.out * (double)shape.in;
     }
     return weights;
 }
 
-// FLOPs of one layer's forward, of a token and its weights, and of a sequence besides: as in the layer before,
-// where cells of the two cost the same.
+// FLOPs of one layer's forward, of a token and its weights, and of a sequence besides: as in the layer before, if
+// that is of the same kind.
 struct layer_flops {
-    const struct mixer *mixer;
-    const struct mlp *mlp;
-    size_t layer;
+    const struct layer_kind *kind;
     double weights, mixing;
 };
 static void next_layer(struct layer_flops *last, const struct config *c, size_t layer, const struct batch *batch)
@@ -57,12 +55,11 @@ static void next_layer(struct layer_flops *last, const struct config *c, size_t 
     const struct mixer *mixer = config_mixer(c, layer);
     const struct mlp *mlp = config_mlp(c, layer);
     CHECK(mixer && mlp);
-    bool alike = last->mixer == mixer && (!mixer->alike || mixer->alike(c, layer, last->layer));
-    double mixing = alike ? last->mixing : mixer->flops ? mixer->flops(c, layer, batch) : 0;
-    double weights = last->mixer == mixer && last->mlp == mlp
-                         ? last->weights
-                         : weights_of(c, &mixer->kind, layer) + weights_of(c, &mlp->kind, layer);
-    *last = (struct layer_flops){mixer, mlp, layer, weights, mixing};
+    if (last->kind != config_kind(c, layer)) {
+        *last = (struct layer_flops){config_kind(c, layer),
+                                     weights_of(c, &mixer->kind, layer) + weights_of(c, &mlp->kind, layer),
+                                     mixer->flops ? mixer->flops(c, layer, batch) : 0};
+    }
 }
 
 // of_*: how often a weight, a factor of LoRA and a product of a mixer's are multiplied, in those of a forward.

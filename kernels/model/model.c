@@ -103,7 +103,7 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
                        struct block *block)
 {
     const struct block_parameter *row = &kind->parameters[index];
-    struct block_shape shape = kind->shape(&model->config, index);
+    struct block_shape shape = kind->shape(&model->config, layer, index);
     struct projection *p = &block->parameters[index], *parts[BLOCK_PARAMETERS] = {p};
     size_t out = row->joins ? 0 : shape.out, count = row->joins ? row->joins : 1;
     for (size_t i = 0; i < row->joins; i++) {
@@ -148,9 +148,7 @@ static void add_block(struct model *model, size_t layer, const struct block_kind
 
 static bool is_alike(const struct config *c, const struct lora *lora, size_t layer, size_t other)
 {
-    const struct mixer *mixer = config_mixer(c, layer);
-    bool alike = mixer == config_mixer(c, other) && config_mlp(c, layer) == config_mlp(c, other) &&
-                 (!mixer->alike || mixer->alike(c, layer, other));
+    bool alike = config_kind(c, layer) == config_kind(c, other);
     for (size_t i = 0; lora->table && i < LORA_TARGETS; i++) {
         bool outside = 1u << i & (LORA_EMBEDDING | LORA_HEAD);
         alike &=
@@ -227,6 +225,33 @@ bool model_can_train(const struct model *model, const struct parameter *paramete
     return !model->lora.rank || model->lora_beside || parameter_is_factor(parameter) || parameter->saved;
 }
 
+// Kinds of the same frequencies share a tensor, that of the first.
+static size_t frequencies_of(const struct model *model, size_t kind)
+{
+    const struct config *c = &model->config;
+    size_t first = 0;
+    while (first < kind &&
+           !(model->rope_frequencies[first].data && rope_is_same(&c->kinds[first], &c->kinds[kind])))
+        first++;
+    return first;
+}
+
+static void set_frequencies(struct model *model, size_t kind)
+{
+    struct tensor *to = &model->rope_frequencies[kind];
+    size_t first = frequencies_of(model, kind), pairs = model->config.kinds[kind].head_dim / 2;
+    if (first < kind) {
+        *to = model->rope_frequencies[first];
+        return;
+    }
+    double *frequencies = malloc(pairs * sizeof *frequencies);
+    CHECK(frequencies);
+    rope_frequencies(&model->config.kinds[kind], frequencies);
+    *to = tensor_new(model->device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
+    tensor_write(model->device, *to, frequencies);
+    free(frequencies);
+}
+
 void model_open(struct model *model, const struct config *config, const struct lora *lora,
                 const struct ranks *ranks, struct device *device)
 {
@@ -234,23 +259,16 @@ void model_open(struct model *model, const struct config *config, const struct l
     model->device = device;
     if (ranks)
         model->ranks = *ranks;
-    size_t pairs = config->head_dim / 2;
-    double *frequencies = malloc(pairs * sizeof *frequencies);
-    CHECK(frequencies);
-    for (int local = 0, last = config->local_rope_theta > 0 ? 1 : 0; local <= last; local++) {
-        config_rope_frequencies(config, local, frequencies);
-        model->rope_frequencies[local] = tensor_new(device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
-        tensor_write(device, model->rope_frequencies[local], frequencies);
-    }
-    free(frequencies);
+    for (size_t k = 0; k < CONFIG_KINDS; k++)
+        if (config_has_kind(config, k))
+            set_frequencies(model, k);
 }
 
 void model_close(struct model *model)
 {
-    if (model->device) {
-        tensor_free(model->device, &model->rope_frequencies[0]);
-        tensor_free(model->device, &model->rope_frequencies[1]);
-    }
+    for (size_t k = CONFIG_KINDS; model->device && k-- > 0;)
+        if (frequencies_of(model, k) == k)
+            tensor_free(model->device, &model->rope_frequencies[k]);
     free(model->parameters);
     free(model->layers);
     *model = (struct model){0};

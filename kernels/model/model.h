@@ -64,7 +64,7 @@ struct block {
 struct layer {
     struct parameter *first; // of its parameters, which are one after another
     struct block mixer, mlp;
-    size_t alike; // the lowest layer of the same kinds, whose factors have the same ranks: its cells cost as much
+    size_t alike; // the lowest layer of the same kind, whose factors have the same ranks: its cells cost as much
 };
 
 // The parameters' values and gradients are its keeper's to allocate (trainer.h).
@@ -80,11 +80,11 @@ struct model {
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
     struct projection input, output;                 // the embedding and the head with LoRA's factors
     struct layer *layers;
-    struct tensor rope_frequencies[2]; // [1, head_dim / 2] f64; of layers with a window, or no tensor
-    struct unit_keeper *keeper;        // unit.h; NULL: the parameters are listed alone
-    struct unit_listener *listener;    // unit.h; NULL: none
-    size_t lowest_trained;             // nothing below this layer trains, and a backward pass ends with it
-    bool by_turns;                     // one block trains at a time
+    struct tensor rope_frequencies[CONFIG_KINDS]; // [1, head_dim / 2] f64, by kind; kinds may share one
+    struct unit_keeper *keeper;                   // unit.h; NULL: the parameters are listed alone
+    struct unit_listener *listener;               // unit.h; NULL: none
+    size_t lowest_trained; // nothing below this layer trains, and a backward pass ends with it
+    bool by_turns;         // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
     uint64_t seed;               // of these random bits, with update and micro_batch

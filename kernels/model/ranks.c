@@ -7,10 +7,18 @@ struct ranks ranks_alone(const struct config *config)
 }
 
 // Forward FLOPs of a token in a layer, half the context attended to, and in the head.
-static double layer_work(const struct config *c, size_t context)
+static double layer_work(const struct config *c, size_t layer, size_t context)
 {
-    double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
+    const struct layer_kind *k = config_kind(c, layer);
+    double q = (double)k->heads * k->head_dim, kv = (double)k->kv_heads * k->head_dim;
     return 2 * (2 * q + 2 * kv + 3.0 * c->ffn) * c->width + 2 * (double)context * q;
+}
+static double mean_layer_work(const struct config *c, size_t context)
+{
+    double first = layer_work(c, 0, context), more = 0; // than the first: one of a uniform model exactly
+    for (size_t l = 1; l < c->layers; l++)
+        more += layer_work(c, l, context) - first;
+    return first + more / (double)c->layers;
 }
 static double head_work(const struct config *c)
 {
@@ -20,7 +28,7 @@ static double head_work(const struct config *c)
 // Layers of the highest stage: with them the longest stage is shortest; of several such numbers the largest.
 static size_t highest_layers(size_t stages, const struct config *c, size_t context)
 {
-    double layer = layer_work(c, context), head = head_work(c), shortest = 0;
+    double layer = mean_layer_work(c, context), head = head_work(c), shortest = 0;
     size_t best = 0;
     for (size_t own = 1; own + (stages - 1) <= c->layers; own++) {
         size_t max = (c->layers - own + stages - 2) / (stages - 1);

@@ -40,9 +40,10 @@ double cost_carry_gradient(const struct model *model, size_t layer)
     return shape.at_borders ? 0 : pair_bytes(shape.grad);
 }
 // Minimum number of ranks whose keys and values of a layer are resident at once.
-static double ranks_at_once(const struct model *model)
+static double ranks_at_once(const struct model *model, size_t layer)
 {
-    double ranks = (double)model->ranks.sequence.size, heads = (double)model->config.kv_heads;
+    double ranks = (double)model->ranks.sequence.size;
+    double heads = (double)config_kind(&model->config, layer)->kv_heads;
     enum exchange exchange = model->ranks.exchange;
     return exchange == EXCHANGE_GATHER                        ? ranks
            : exchange == EXCHANGE_ALL_TO_ALL && heads < ranks ? ranks / heads
@@ -51,9 +52,11 @@ static double ranks_at_once(const struct model *model)
 double cost_layer_carry(const struct model *model, size_t chunk, bool gradient)
 {
     double min = INFINITY;
-    for (size_t l = model->lowest_trained; l < model->config.layers; l++)
-        min = fmin(min, cost_carry(model, l, chunk) + (gradient ? cost_carry_gradient(model, l) : 0));
-    return min * ranks_at_once(model);
+    for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
+        double bytes = cost_carry(model, l, chunk) + (gradient ? cost_carry_gradient(model, l) : 0);
+        min = fmin(min, bytes * ranks_at_once(model, l));
+    }
+    return min;
 }
 
 double cost_outputs(const struct model *model, size_t layer)

@@ -45,7 +45,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
             kv_project(model, state->step->batch, l, chunk_span(state->chunks, c), rows_of(state, state->x, c), kv,
                        NULL, KEEP_NOTHING);
         }
-        kv = carry_gather_take(model, state->step->batch, kv);
+        kv = carry_gather_take(model, state->step->batch, l, kv);
         unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         for (size_t c = 0; c < state->chunks.count; c++) {
             struct span chunk = chunk_span(state->chunks, c);

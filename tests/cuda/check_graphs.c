@@ -93,7 +93,8 @@ static const char *properties(const struct card *card, char *text, size_t size)
 static bool seen_before(const struct config *config)
 {
     for (const struct config *c = config_presets; c != config; c++)
-        if (c->heads == config->heads && c->kv_heads == config->kv_heads && c->head_dim == config->head_dim)
+        if (c->kinds[0].heads == config->kinds[0].heads && c->kinds[0].kv_heads == config->kinds[0].kv_heads &&
+            c->kinds[0].head_dim == config->kinds[0].head_dim)
             return true;
     return false;
 }
@@ -146,9 +147,9 @@ static bool check(const struct card *card, const struct config *config, size_t b
     for (size_t i = 0; i < count + masked_count && status.code == STATUS_OK; i++) {
         const struct masked_span *masked = i < count ? NULL : &masked_spans[i - count];
         struct span span = masked ? masked->span : spans[i];
-        struct attention_shape shape = {
-            span.queries, span.start, batch, config->heads, config->kv_heads, config->head_dim,
-            span.keys,    {0},        cap};
+        const struct layer_kind *kind = &config->kinds[0];
+        struct attention_shape shape = {span.queries,   span.start, batch, kind->heads, kind->kv_heads,
+                                        kind->head_dim, span.keys,  {0},   cap};
         shape.mask = masked ? mask_of(masked, batch) : shape.mask;
         if (cuda_attention_backward_by_cudnn(&device, shape)) {
             struct cuda_attention_workspace w = cuda_attention_layout(&device, shape);
@@ -197,9 +198,9 @@ static bool check_kernels(const struct card *card, const struct config *config, 
                                           .windowed = masks == 2,
                                           .queries = 512,
                                           .batch = 1,
-                                          .heads = (int64_t)config->heads,
-                                          .kv_heads = (int64_t)config->kv_heads,
-                                          .head_dim = (int64_t)config->head_dim,
+                                          .heads = (int64_t)config->kinds[0].heads,
+                                          .kv_heads = (int64_t)config->kinds[0].kv_heads,
+                                          .head_dim = (int64_t)config->kinds[0].head_dim,
                                           .q_stride = 1,
                                           .o_stride = 1,
                                           .k_stride = 1};
@@ -254,8 +255,9 @@ int main(void)
                 failed += check_preset(i, config, number++, &graphs);
     }
     // One key head per query head is no preset's, but anyone's; so are heads of 192.
-    const struct config others[] = {{.name = "equal heads", .heads = 16, .kv_heads = 16, .head_dim = 128},
-                                    {.name = "long heads", .heads = 16, .kv_heads = 4, .head_dim = 192}};
+    const struct config others[] = {
+        {.name = "equal heads", .kinds = {{.heads = 16, .kv_heads = 16, .head_dim = 128}}},
+        {.name = "long heads", .kinds = {{.heads = 16, .kv_heads = 4, .head_dim = 192}}}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         failed +=
             !check(&cards[i], &others[0], 1, 0, false, false, 0, &graphs) +

@@ -293,28 +293,25 @@ int main(int argc, char **argv)
         const struct config shape = {.name = "heads of 32",
                                      .layers = 3,
                                      .width = 128,
-                                     .heads = 4,
-                                     .kv_heads = 2,
-                                     .head_dim = 32,
+                                     .kinds = {{.heads = 4, .kv_heads = 2, .head_dim = 32, .rope_theta = 10000}},
                                      .ffn = small ? 104 : 352,
                                      .vocab = small ? 72 : 256,
-                                     .rope_theta = 10000,
                                      .norm_epsilon = 1e-5};
         f.config = shape;
         check_methods(&f, device, plan, dtypes[i], 0, "grouped heads");
         check_deterministic(&f, device, dtypes[i]);
-        f.config.sliding_window = f.context / 5;
-        f.config.full_layers[0] = 2;
+        fixture_set_windows(&f.config, f.context / 5, 2);
         f.document = f.context / 3 + 1;
         check_methods(&f, device, plan, dtypes[i], 1, "windows, documents");
-        f.config.sliding_window = f.document = 0;
+        f.config = shape;
+        f.document = 0;
         f.config.qk_norm = f.config.tied = true;
         f.batch_size = 3;
         f.objective = objective_find("dft");
         check_methods(&f, device, plan, dtypes[i], 2, "Qwen3, B = 3, DFT");
         f.config.qk_norm = f.config.tied = false;
         f.config.qkv_bias = true;
-        f.config.head_dim = 6; // own attention in bf16
+        f.config.kinds[0].head_dim = 6; // own attention in bf16
         f.batch_size = 1;
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
         f.objective = objective_find("weighted-mean");
@@ -326,8 +323,8 @@ int main(int argc, char **argv)
         f.objective = NULL;
         f.config = shape;
         for (size_t j = 0; (family = fixture_choose_family(&f, j)); j++) {
-            f.config.heads = 2; // whose statistics have rows of eight bytes
-            f.config.kv_heads = 1;
+            f.config.kinds[0].heads = 2; // whose statistics have rows of eight bytes
+            f.config.kinds[0].kv_heads = 1;
             check_methods(&f, device, plan, dtypes[i], 4 + j, family);
             f.config = shape;
         }

@@ -222,7 +222,7 @@ static void test_glue_of_a_step(void **state)
         void *how = fixture_options(*m, "chunk=%d budget=2", KEYS + 2);
         struct step_report report = {0};
         int32_t ids[2 * (2 * KEYS + TILE + 5)] = {3, 1, 4, 1, 5, 9, 2, 6};
-        f.config.head_dim = 8;
+        f.config.kinds[0].head_dim = 8;
         f.context = 2 * KEYS + TILE + 5; // the last chunk is no whole tile, and no less than one
         trainer_open(&f.trainer, &f.model, &f.config, &options, device);
         random_weights_set(&f.model, f.seed, DTYPE_BF16);
@@ -611,7 +611,7 @@ static double *step_of(struct fixture *f, const char *name, enum dtype dtype, bo
     void *options = fixture_options(seco, "chunk=%d", TILE);
     struct step_report report = {0};
     *f = fixture_default();
-    f->config.head_dim = 8;
+    f->config.kinds[0].head_dim = 8;
     f->context = 40 * TILE;
     f->batch_size = 1;
     f->dtype = dtype;

@@ -22,7 +22,7 @@ static void step_on(const char *name, char bus_id[32])
     struct status status = {0};
     struct fixture f = fixture_default();
     struct step_report report = {0};
-    f.config.head_dim = 8;
+    f.config.kinds[0].head_dim = 8;
     f.dtype = f.rounding = DTYPE_BF16;
     f.context = 40;
     f.device = device_open(name, f.dtype, 0, &status);

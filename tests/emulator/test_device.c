@@ -43,7 +43,7 @@ static void test_a_step_waits_for_its_end_alone(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct status status = {0};
         struct fixture f = fixture_default();
-        f.config.head_dim = 8;
+        f.config.kinds[0].head_dim = 8;
         f.dtype = f.rounding = dtypes[i];
         f.context = 64;
         f.device = device_open("cuda", f.dtype, 0, &status);
@@ -79,7 +79,7 @@ static void test_a_step_taken_apart(void **state)
     double sum_ms = 0, glue_ms = 0, engine_ms = 0;
     uint64_t launches = 0;
     int32_t ids[128] = {3, 1, 4, 1, 5, 9, 2, 6}; // cuDNN takes calls of a tile of queries, here 8, and more
-    f.config.head_dim = 8;
+    f.config.kinds[0].head_dim = 8;
     f.dtype = f.rounding = DTYPE_BF16;
     f.context = sizeof ids / sizeof *ids;
     f.device = device_open("cuda", f.dtype, 0, &status);
@@ -128,8 +128,8 @@ static size_t peak_of(const char *name, struct card card, enum dtype dtype, size
     struct status status = {0};
     struct fixture f = fixture_default();
     struct step_report report = {0};
-    f.config.layers = f.config.heads = f.config.kv_heads = 1;
-    f.config.head_dim = head_dim;
+    f.config.layers = f.config.kinds[0].heads = f.config.kinds[0].kv_heads = 1;
+    f.config.kinds[0].head_dim = head_dim;
     f.dtype = f.rounding = dtype;
     f.context = context;
     f.device = device_open(name, dtype, 0, &status);

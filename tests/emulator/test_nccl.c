@@ -79,7 +79,7 @@ static void a_ring_in_bf16_is_as_planned(void **state)
     struct ranks ranks;
     struct plan plan;
     size_t own;
-    f.config.head_dim = exact.config.head_dim = 8;
+    f.config.kinds[0].head_dim = exact.config.kinds[0].head_dim = 8;
     exact.dtype = DTYPE_F64;
     fixture_open(&exact);
     step_of(&exact.trainer, &exact.batch, method_find("full"), "");

@@ -105,7 +105,7 @@ static void open_trained(struct fixture *f, const char *name, enum dtype dtype, 
                                       .optimizer_place = places & 4 ? PLACE_HOST : PLACE_DEVICE};
     int32_t ids[CONTEXT] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
     f->config.layers = 4;
-    f->config.head_dim = 8;
+    f->config.kinds[0].head_dim = 8;
     f->dtype = f->rounding = dtype;
     f->device = device_open(name, dtype, 0, &status);
     assert_non_null(f->device);

@@ -21,7 +21,7 @@ static void test_ranges_of_a_step(void **state)
     (void)state;
     struct status status = {0};
     struct fixture f = fixture_default();
-    f.config.head_dim = 8;
+    f.config.kinds[0].head_dim = 8;
     f.dtype = f.rounding = DTYPE_BF16;
     f.context = 64;
     f.device = device_open("cuda", f.dtype, 0, &status);

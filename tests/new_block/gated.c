@@ -3,8 +3,9 @@
 
 static const struct block_parameter parameters[] = {{.name = "mlp.gated_proj", .target = LORA_DOWN}, {0}};
 
-static struct block_shape shape(const struct config *c, size_t parameter)
+static struct block_shape shape(const struct config *c, size_t layer, size_t parameter)
 {
+    (void)layer;
     (void)parameter;
     return (struct block_shape){.out = c->width, .in = c->width};
 }

@@ -5,8 +5,9 @@
 
 static const struct block_parameter parameters[] = {{.name = "mixer.out_proj", .target = LORA_O}, {0}};
 
-static struct block_shape shape(const struct config *c, size_t parameter)
+static struct block_shape shape(const struct config *c, size_t layer, size_t parameter)
 {
+    (void)layer;
     (void)parameter;
     return (struct block_shape){c->width, c->width, true};
 }

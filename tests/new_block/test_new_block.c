@@ -12,18 +12,28 @@
 
 #define LAYERS 6
 
-// Numbers in mixers[] and mlps[] by layer: 0 is the made-up kind.
-static const uint8_t kinds[][2][LAYERS] = {
+// Numbers in mixers[] and mlps[] by layer: 0 is the made-up one.
+static const uint8_t blocks[][2][LAYERS] = {
     {{0}, {0}}, {{0, 0, 1, 0, 0, 1}, {0}}, {{1, 1, 1, 0, 1, 1}, {0, 1, 1, 1, 1, 0}}, {{1, 1, 1, 1, 1, 1}, {0}}};
-#define KINDS (sizeof kinds / sizeof *kinds)
+#define KINDS (sizeof blocks / sizeof *blocks)
+
+static void set_blocks(struct config *config, size_t index)
+{
+    for (size_t k = 0; k < CONFIG_KINDS; k++) {
+        config->kinds[k] = config->kinds[0];
+        config->kinds[k].mixer = k / 2;
+        config->kinds[k].mlp = k % 2;
+    }
+    for (size_t l = 0; l < LAYERS; l++)
+        config->kind_of[l] = (uint8_t)(2 * blocks[index][0][l] + blocks[index][1][l]);
+}
 
 static struct fixture fixture_of(size_t index, const char *device)
 {
     struct fixture f = fixture_default();
     f.config.layers = LAYERS;
     f.config.norms = index == 1 ? NORMS_AROUND : index == 2 ? NORMS_AFTER : NORMS_BEFORE;
-    memcpy(f.config.mixers, kinds[index][0], LAYERS);
-    memcpy(f.config.mlps, kinds[index][1], LAYERS);
+    set_blocks(&f.config, index);
     f.device_name = device;
     return f;
 }
@@ -120,8 +130,7 @@ static void the_peak_grows_by_the_lower_bound(void **state)
             for (size_t j = 0; takes(*m, texts[i / KINDS]) && j < 2; j++) {
                 struct fixture f = fixture_of(i % KINDS, "plan-cpu");
                 struct config sizes = *config_preset("tiny");
-                memcpy(sizes.mixers, f.config.mixers, LAYERS);
-                memcpy(sizes.mlps, f.config.mlps, LAYERS);
+                set_blocks(&sizes, i % KINDS);
                 sizes.layers = LAYERS;
                 f.config = sizes;
                 f.context = 2048 << j;
