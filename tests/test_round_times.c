@@ -46,10 +46,10 @@ static void a_round_is_the_faster_half_of_its_samples(void **state)
     assert_null(times.unusable);
     assert_false(times.processor_time);
     assert_true(times.rounds == 2 && times.left_out == 0);
-    assert_ms(times.base[0], 10); // of 5 and 20 the geometric mean
-    assert_ms(times.base[1], 7);
-    assert_ms(times.new[0], 2); // of an odd number the middle one, too: 1, 2 and 4
-    assert_ms(times.new[1], 2);
+    assert_ms(times.base[1], 10); // of 5 and 20 the geometric mean
+    assert_ms(times.base[0], 7);
+    assert_ms(times.new[1], 2); // of an odd number the middle one, too: 1, 2 and 4
+    assert_ms(times.new[0], 2);
     free(times.base);
 }
 
@@ -62,10 +62,11 @@ static void rounds_that_one_side_has_are_left_out(void **state)
                                   RECORD(.status = RECORD_CRASH, .samples_ms = LIST(5)), RECORD(SAMPLES(6))};
     struct round_times times = TAKE(base, new, false);
     assert_true(times.rounds == 2 && times.left_out == 1);
-    assert_ms(times.base[0], 2);
-    assert_ms(times.base[1], 3);
-    assert_ms(times.new[0], 4);
-    assert_ms(times.new[1], 6);
+    assert_ms(times.base[0], 3);
+    assert_ms(times.base[1], 2);
+    assert_ms(times.new[0], 6);
+    assert_ms(times.new[1], 4);
+    assert_true(times.places[0] == 0 && times.places[1] == 1); // rounds from the end
     free(times.base);
     const struct record *untimed[] = {RECORD(.status = RECORD_OK)};
     times = TAKE(base, untimed, false);
@@ -88,16 +89,16 @@ static void rounds_are_paired_by_their_numbers(void **state)
     assert_true(times.rounds == 2 && times.left_out == 1);
     assert_true(times.left_rounds[0] == 4 && times.left_rounds[1] == 0);
     for (size_t k = 0; k < 2; k++) {
-        assert_ms(times.base[k], 10 + 10. * (double)k);
-        assert_ms(times.new[k], 11 + 10. * (double)k);
-        assert_true(times.places[k] == (double)k);
+        assert_ms(times.base[k], 20 - 10. * (double)k);
+        assert_ms(times.new[k], 21 - 10. * (double)k);
+        assert_true(times.places[k] == 1 - (double)k);
     }
     free(times.base);
     times = TAKE(base, middle, false);
-    assert_true(times.rounds == 2 && times.left_out == 2 && times.places[1] == 2);
+    assert_true(times.rounds == 2 && times.left_out == 2 && times.places[0] == 2);
     assert_true(times.left_rounds[0] == 2 && times.left_rounds[1] == 0);
-    assert_ms(times.base[1], 30);
-    assert_ms(times.new[1], 32);
+    assert_ms(times.base[0], 30);
+    assert_ms(times.new[0], 32);
     free(times.base);
     times = TAKE(base, other, false);
     assert_string_equal(times.unusable, "no round is in both files");
@@ -105,8 +106,8 @@ static void rounds_are_paired_by_their_numbers(void **state)
     free(times.base);
     times = TAKE(base, some, false); // from the end, as if none had a number
     assert_true(times.rounds == 2 && times.left_rounds[0] == 0 && times.left_rounds[1] == 0);
-    assert_ms(times.base[0], 20);
-    assert_ms(times.new[0], 11);
+    assert_ms(times.base[1], 20);
+    assert_ms(times.new[1], 11);
     free(times.base);
 }
 
@@ -121,17 +122,17 @@ static void samples_are_held_against_their_draws(void **state)
                                   RECORD(SAMPLES(10, 100, 1300), DRAWS(1, 2, 4))};
     struct round_times times = TAKE(base, new, false);
     assert_null(times.unusable);
-    assert_ms(times.base[0], sqrt(0.9 * 1)); // of 1, 1 and 0.9
-    assert_ms(times.base[1], 1);
-    assert_ms(times.new[0], sqrt(1 * 1.1)); // of 1.2, 1.1 and 1
-    assert_ms(times.new[1], 1);
+    assert_ms(times.base[1], sqrt(0.9 * 1)); // of 1, 1 and 0.9
+    assert_ms(times.base[0], 1);
+    assert_ms(times.new[1], sqrt(1 * 1.1)); // of 1.2, 1.1 and 1
+    assert_ms(times.new[0], 1);
     free(times.base);
     // A draw of no chunk takes next to no time.
     const struct record *empty[] = {RECORD(SAMPLES(1, 50), DRAWS(0, 3)), RECORD(SAMPLES(3, 70), DRAWS(0, 3))};
     times = TAKE(empty, empty, false);
     assert_null(times.unusable);
-    assert_ms(times.base[0], 50 / sqrt(50 * 70));
-    assert_ms(times.new[1], 70 / sqrt(50 * 70));
+    assert_ms(times.base[1], 50 / sqrt(50 * 70));
+    assert_ms(times.new[0], 70 / sqrt(50 * 70));
     free(times.base);
     const struct record *none[] = {RECORD(SAMPLES(1, 2), DRAWS(0, 0))};
     times = TAKE(none, none, false);
@@ -171,20 +172,20 @@ static void processor_times_stand_in_for_disturbed_samples(void **state)
                                       RECORD(SAMPLES(40), CPU(12), DISTURBED, ALONE)};
     struct round_times times = TAKE(quiet, disturbed, false);
     assert_true(times.processor_time);
-    assert_ms(times.base[0], 10);
-    assert_ms(times.new[1], 12);
+    assert_ms(times.base[1], 10);
+    assert_ms(times.new[0], 12);
     free(times.base);
     times = TAKE(quiet, disturbed, true); // by the clock
     assert_false(times.processor_time);
-    assert_ms(times.new[1], 40);
+    assert_ms(times.new[0], 40);
     free(times.base);
     times = TAKE(quiet, quiet, false);
     assert_false(times.processor_time);
-    assert_ms(times.base[0], 11);
+    assert_ms(times.base[1], 11);
     free(times.base);
     times = TAKE(unknown, disturbed, false);
     assert_false(times.processor_time);
-    assert_ms(times.new[1], 40);
+    assert_ms(times.new[0], 40);
     free(times.base);
     // Several threads may wait for each other, where none spins.
     const struct record *two[] = {RECORD(SAMPLES(40), CPU(20), DISTURBED, WAITING(0))},
@@ -208,8 +209,8 @@ static void rounds_wait_alike(void **state)
     struct round_times times = TAKE(base, new, false);
     assert_null(times.unusable);
     assert_true(times.rounds == 2 && times.left_out == 2);
-    assert_ms(times.base[1], 3);
-    assert_ms(times.new[1], 5);
+    assert_ms(times.base[0], 3);
+    assert_ms(times.new[0], 5);
     free(times.base);
     const struct record *either[] = {RECORD(SAMPLES(7), WAITING(0)), RECORD(SAMPLES(8), WAITING(5000))};
     times = TAKE(base, either, false);

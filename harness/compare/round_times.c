@@ -142,46 +142,39 @@ static bool is_numbered(const struct timed *timed)
     return numbered;
 }
 
-// For each record of BASE, from the last one on, the last unpaired one of NEW in its round; `all`: none.
-static size_t *find_partners(const struct timed *timed, bool numbered)
+// The last unpaired record of NEW in the round of a record of BASE; `all`: none.
+static size_t partner_of(const struct timed *timed, const bool *paired, const struct record *base, bool numbered)
 {
-    size_t *partners = calloc(timed->counts[0] + 1, sizeof *partners);
-    bool *taken = calloc(timed->all + 1, sizeof *taken);
-    CHECK(partners && taken);
-    for (size_t i = timed->counts[0]; i-- > 0;) {
-        size_t j = timed->all;
-        while (j > timed->counts[0] &&
-               (taken[j - 1] || (numbered && timed->records[j - 1]->round != timed->records[i]->round)))
-            j--;
-        partners[i] = j > timed->counts[0] ? j - 1 : timed->all;
-        taken[partners[i]] = true;
-    }
-    free(taken);
-    return partners;
+    for (size_t j = timed->all; j-- > timed->counts[0];)
+        if (!paired[j] && (!numbered || timed->records[j]->round == base->round))
+            return j;
+    return timed->all;
 }
 
 static void take(struct round_times *times, const struct timed *timed)
 {
-    bool numbered = is_numbered(timed);
-    size_t max = min_count(timed), *partners = find_partners(timed, numbered);
+    bool numbered = is_numbered(timed), *paired = calloc(timed->all, sizeof *paired);
+    size_t max = min_count(timed);
     times->base = calloc(3 * max + 1, sizeof *times->base);
-    CHECK(times->base);
+    CHECK(paired && times->base);
     times->new = times->base + max;
     times->places = times->new + max;
-    for (size_t i = 0; i < timed->counts[0]; i++) {
+    for (size_t i = timed->counts[0]; i-- > 0;) {
         const struct record *base = timed->records[i];
-        if (partners[i] == timed->all)
+        size_t partner = partner_of(timed, paired, base, numbered);
+        if (partner == timed->all)
             continue;
+        paired[partner] = true;
         size_t k = times->rounds++;
         times->base[k] = time_of(base, timed, times->processor_time);
-        times->new[k] = time_of(timed->records[partners[i]], timed, times->processor_time);
+        times->new[k] = time_of(timed->records[partner], timed, times->processor_time);
         times->places[k] = numbered ? base->round - 1 : (double)k;
         if (isnan(times->base[k]))
             times->unusable = "no draw has a chunk";
     }
     if (!times->rounds)
         times->unusable = "no round is in both files";
-    free(partners);
+    free(paired);
 }
 
 static uint64_t bit_of(double round)

@@ -6,8 +6,9 @@ struct round_times {
     size_t rounds;           // on both sides
     size_t left_out;         // unpaired records of either side
     uint64_t left_rounds[2]; // of BASE and NEW: bit i is round i + 1, the last bit all from 64 on
-    double *base, *new,
-        *places; // [rounds]: logarithms of ms, and time_change.h's places; free base, which holds the others
+    // [rounds], from the last backwards: logarithms of ms, and time_change.h's places, which without numbers count
+    // from the last. Free base, which holds the others.
+    double *base, *new, *places;
     bool processor_time;  // processor time, because other programs disturbed the samples
     const char *unusable; // why there are none, or NULL
 };
