@@ -143,6 +143,7 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
         struct span chunk = chunk_span(chunks, c);
         struct activations output = {.output = OUTPUT_WRITTEN};
         output.mixer.own[0] = chunk_rows(row.mixer.own[0], chunk, B);
+        output.mixer.gate = chunk_rows(row.mixer.gate, chunk, B);
         cell_output_forward(model, l, chunk, chunk_rows(x, chunk, B), &output, options->keep);
         unit_prefetch(model, next);
         cell_output_backward(model, l, chunk, &output, chunk_rows(grad_o, chunk, B), chunk_rows(grad, chunk, B));

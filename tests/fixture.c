@@ -29,27 +29,68 @@ void fixture_set_windows(struct config *config, size_t window, size_t full_layer
     config_add_window(config, window, 0);
 }
 
+// Full attention and a window by turns.
+static void set_turns(struct config *c, double local_rope_theta)
+{
+    c->kind_of[1] = 1;
+    config_add_window(c, 5, local_rope_theta);
+}
+
+static void make_olmo2(struct config *c)
+{
+    c->norms = NORMS_AFTER;
+    c->qk_norm = c->whole_qk_norm = true;
+}
+
+static void make_gemma(struct config *c)
+{
+    c->tied = c->unit_offset = true;
+    c->activation = ACTIVATION_GELU_TANH;
+    c->embedding_scale = sqrt(c->width);
+}
+
+static void make_gemma3(struct config *c)
+{
+    make_gemma(c);
+    c->norms = NORMS_AROUND;
+    c->qk_norm = true;
+    c->kinds[0].query_scale = 0.8;
+    c->kinds[0].rope_scaling = (struct rope_scaling){.factor = 4};
+    set_turns(c, 100);
+}
+
+static void make_gemma2(struct config *c)
+{
+    make_gemma(c);
+    c->norms = NORMS_AROUND;
+    c->kinds[0].query_scale = 1.2;
+    c->kinds[0].cap = 1.5; // which bends random weights' scores as 50 does a trained model's
+    c->logit_cap = 3;
+    set_turns(c, 0);
+}
+
+static void make_gpt_oss(struct config *c)
+{
+    c->qkv_bias = c->kinds[0].sinks = true;
+    set_turns(c, 0);
+}
+
+static void make_qwen3_next(struct config *c)
+{
+    c->qk_norm = c->unit_offset = c->kinds[0].gated = true;
+}
+
 const char *fixture_choose_family(struct fixture *f, size_t index)
 {
-    static const char *const names[] = {"OLMo 2", "Gemma", "Gemma 3"};
-    struct config *c = &f->config;
-    if (index >= sizeof names / sizeof *names)
+    static const struct {
+        const char *name;
+        void (*make)(struct config *config);
+    } families[] = {{"OLMo 2", make_olmo2},   {"Gemma", make_gemma},     {"Gemma 3", make_gemma3},
+                    {"Gemma 2", make_gemma2}, {"gpt-oss", make_gpt_oss}, {"Qwen3-Next", make_qwen3_next}};
+    if (index >= sizeof families / sizeof *families)
         return NULL;
-    c->norms = index == 0 ? NORMS_AFTER : index == 2 ? NORMS_AROUND : NORMS_BEFORE;
-    c->qk_norm = index != 1;
-    c->whole_qk_norm = index == 0;
-    if (index > 0) {
-        c->tied = c->unit_offset = true;
-        c->activation = ACTIVATION_GELU_TANH;
-        c->embedding_scale = sqrt(c->width);
-    }
-    if (index == 2) {
-        c->kinds[0].query_scale = 0.8;
-        c->kinds[0].rope_scaling = (struct rope_scaling){.factor = 4};
-        c->kind_of[1] = 1;
-        config_add_window(c, 5, 100);
-    }
-    return names[index];
+    families[index].make(&f->config);
+    return families[index].name;
 }
 
 enum dtype fixture_sums(const struct fixture *f)

@@ -20,6 +20,7 @@ struct setting {
     enum dtype dtype;
     size_t context, sequences;         // 0: 23, and SEQUENCES
     size_t window;                     // of layers that have one; 0: none has
+    size_t family;                     // one more than its number (fixture_choose_family); 0: Llama's
     const struct objective *objective; // NULL: the default
     const char *settings;
 };
@@ -34,6 +35,8 @@ static struct fixture fixture_of(const struct setting *s)
     f.config.kinds[0].window = s->window;
     f.config.tied = s->tied;
     f.config.qk_norm = s->qk_norm;
+    if (s->family > 0)
+        fixture_choose_family(&f, s->family - 1);
     f.quantisation = s->quantisation;
     f.dtype = s->dtype;
     f.rounding = s->dtype == DTYPE_BF16 ? DTYPE_BF16 : f.rounding;

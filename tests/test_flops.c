@@ -24,7 +24,8 @@ static struct costs costs_of(const struct fixture *f)
     const struct config *c = &f->config;
     double d = c->width, q = c->kinds[0].heads * c->kinds[0].head_dim,
            kv = c->kinds[0].kv_heads * c->kinds[0].head_dim, ffn = c->ffn;
-    const double shapes[LORA_PROJECTIONS][2] = {{d, q}, {d, kv}, {d, kv}, {q, d}, {d, ffn}, {d, ffn}, {ffn, d}};
+    double q_out = c->kinds[0].gated ? 2 * q : q; // with its gate
+    const double shapes[LORA_PROJECTIONS][2] = {{d, q_out}, {d, kv}, {d, kv}, {q, d}, {d, ffn}, {d, ffn}, {ffn, d}};
     double forward[LORA_PROJECTIONS];
     struct costs costs = {.head = 2 * d * c->vocab,
                           .head_gradient = f->lora.rank ? 0 : 2 * d * c->vocab,

@@ -78,6 +78,8 @@ static bool takes_exchange(const struct method *method, const char *options, enu
             heads_divide(f.config.kinds[0].heads, f.config.kinds[0].kv_heads, ranks));
 }
 
+enum { GEMMA2 = 4, GPT_OSS, QWEN3_NEXT }; // families
+
 // Ranks that have some of the tokens each of the same sequences; of as many as there are, and of products with
 // sequences.
 static void shared_sequences_are_those_of_one_rank(void **state)
@@ -97,6 +99,11 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=2", .sequences = 3, .lora = true, .masked = true, .tied = true, .context = 3},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_F32, .tied = true},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_BF16},
+        {.options = "chunk=5", .sequences = 2, .documents = true, .family = GEMMA2},
+        {.options = "chunk=6", .sequences = 3, .family = GPT_OSS},
+        {.options = "chunk=5 attention=kept", .sequences = 2, .masked = true, .family = GPT_OSS},
+        {.options = "chunk=5 keep=all", .sequences = 2, .lora = true, .family = QWEN3_NEXT},
+        {.options = "chunk=4", .sequences = 1, .context = 3, .family = QWEN3_NEXT},
     };
     size_t possible = 0, P = world.comm.size;
     for (size_t m = 0; methods[m]; m++) {

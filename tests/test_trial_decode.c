@@ -86,6 +86,17 @@ static void a_model_may_be_a_shape(void **state)
                 again.config.kinds[0].rope_scaling.high_freq_factor == 0);
     trial_free(&again);
     trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'attention_cap': 50, 'logit_cap': 30, 'sinks': true, 'gated': true, "
+                           "'sliding_window': 64, 'full_layers': [1]}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    assert_true(again.config.logit_cap == 30);
+    for (size_t l = 0; l < 2; l++) {
+        const struct layer_kind *kind = config_kind(&again.config, l);
+        assert_true(kind->cap == 50 && kind->sinks && kind->gated && kind->window == (l ? 0 : 64));
+    }
+    trial_free(&again);
+    trial_free(&trial);
     trial =
         trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
                        "32768}}"));

@@ -76,13 +76,13 @@ static void the_same_with_more_passes(void **state)
     (void)state;
     static const char *const walks[] = {"chunk=5 budget=2", "chunk=64 keep=all budget=1",
                                         "chunk=7 segments=2 budget=3", "chunk=6 inner=checkpoint budget=2"};
-    for (size_t variant = 0; variant < 8; variant++) {
+    for (size_t variant = 0; variant < 14; variant++) {
         struct fixture f = fixture_default();
         struct status status = {0};
-        fixture_choose_family(&f, variant % 4);
-        f.dtype = variant < 4 ? DTYPE_F32 : DTYPE_F64;
+        fixture_choose_family(&f, variant % 7);
+        f.dtype = variant < 7 ? DTYPE_F32 : DTYPE_F64;
         f.config.layers = 3;
-        f.config.qk_norm |= variant % 4 == 3;
+        f.config.qk_norm |= variant % 7 == 6;
         f.batch_size = 1 + variant % 2;
         f.context = 23;
         fixture_open(&f);

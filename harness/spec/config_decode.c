@@ -35,6 +35,10 @@ static const struct key {
     {"activation", CHOICE, offsetof(struct config, activation), .rare = true, .choices = activation_names},
     {"query_scale", NUMBER, offsetof(struct config, kinds[0].query_scale), .rare = true},
     {"embedding_scale", NUMBER, offsetof(struct config, embedding_scale), .rare = true},
+    {"attention_cap", NUMBER, offsetof(struct config, kinds[0].cap), .rare = true},
+    {"logit_cap", NUMBER, offsetof(struct config, logit_cap), .rare = true},
+    {"sinks", FLAG, offsetof(struct config, kinds[0].sinks), .rare = true},
+    {"gated", FLAG, offsetof(struct config, kinds[0].gated), .rare = true},
 };
 #define KEYS         (sizeof keys / sizeof *keys)
 #define SIZE_MAXIMUM ((size_t)1 << 24) // larger than any model

@@ -47,6 +47,33 @@ static void make_gemma3(struct config *c)
     config_add_window(c, 7, 1000);
 }
 
+static void make_gemma2(struct config *c)
+{
+    c->norms = NORMS_AROUND;
+    c->activation = ACTIVATION_GELU_TANH;
+    c->unit_offset = c->tied = true;
+    c->embedding_scale = sqrt((double)c->width);
+    c->kinds[0].query_scale = 0.8;
+    c->kinds[0].cap = 2; // scores are a few: what a cap of 50 bends in a trained model, one of 2 does here
+    c->logit_cap = 3;
+    c->kind_of[1] = 1;
+    config_add_window(c, 7, 0);
+}
+
+static void make_gpt_oss(struct config *c)
+{
+    c->qkv_bias = true;
+    c->kinds[0].sinks = true;
+    c->kind_of[1] = 1;
+    config_add_window(c, 7, 0);
+}
+
+static void make_qwen3_next(struct config *c)
+{
+    c->qk_norm = c->unit_offset = true;
+    c->kinds[0].gated = true;
+}
+
 static const struct shape shapes[] = {
     {"whole chunks", .context = 24, .chunk = 8, .batch = 1},
     {"last chunk shorter", .context = 23, .chunk = 8, .batch = 1},
@@ -66,8 +93,13 @@ static const struct shape shapes[] = {
     {"Llama 3 rope", .context = 23, .chunk = 8, .batch = 1, .scaled = true},
     {"OLMo 2", .context = 23, .chunk = 8, .batch = 1, .family = make_olmo2},
     {"Gemma 3", .context = 23, .chunk = 8, .batch = 2, .family = make_gemma3},
+    {"Gemma 2", .context = 23, .chunk = 8, .batch = 2, .family = make_gemma2},
+    {"gpt-oss's attention", .context = 23, .chunk = 8, .batch = 2, .family = make_gpt_oss},
+    {"Qwen3-Next's attention", .context = 23, .chunk = 8, .batch = 2, .family = make_qwen3_next},
     {"LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V, false}},
     {"LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127, false}},
+    {"LoRA on gated heads", .context = 23, .chunk = 8, .batch = 1, .family = make_qwen3_next,
+     .lora = {3, 6, LORA_Q | LORA_O, false}},
 };
 
 // Options that change the computation but not the result; a method uses those that it has.

@@ -11,5 +11,6 @@ struct attention_shape attention_shape_of(const struct config *c, const struct b
         .heads = kind->heads,
         .kv_heads = kind->kv_heads,
         .head_dim = kind->head_dim,
+        .cap = kind->cap,
         .mask = {.window = kind->window, .documents = batch_documents(batch, (struct span){run.start, run.count})}};
 }

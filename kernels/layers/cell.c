@@ -104,6 +104,23 @@ void kv_project_backward(struct model *model, const struct batch *batch, size_t 
     range_pop(model->device);
 }
 
+// Rows of what the mixer's last projection reads: the first output, or in scratch its product with the gate.
+static struct tensor output_rows(struct model *model, const struct kept *kept, struct tensor scratch, size_t row,
+                                 size_t rows)
+{
+    struct tensor o = tensor_rows(kept->own[0], row, rows);
+    if (!kept->gate.data)
+        return o;
+    scratch = tensor_rows(scratch, 0, rows);
+    op_gate_forward(model->device, scratch, o, tensor_rows(kept->gate, row, rows));
+    return scratch;
+}
+
+static struct tensor gated_scratch(struct model *model, const struct kept *kept, size_t rows)
+{
+    return kept->gate.data ? scratch(model, rows, kept->own[0].cols) : tensor_none();
+}
+
 // x_mid, which may be x.
 static void output_forward(struct model *model, size_t layer, struct tensor x, struct tensor x_mid,
                            struct activations *a, bool keeping)
@@ -111,21 +128,24 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
     struct device *device = model->device;
     const struct block *block = &model->layers[layer].mixer;
     struct kept *kept = &a->mixer;
-    if (!block->out_norm) {
+    if (!block->out_norm && !kept->gate.data) {
         block_output(model, block, kept, 0, tensor_none(), x_mid, x, kept->own[0]);
         return;
     }
     size_t n = x.rows, max = block_rows(model, layer, n);
-    struct tensor normed = scratch(model, max, x.cols);
-    if (x_mid.data != x.data)
+    struct tensor normed = block->out_norm ? scratch(model, max, x.cols) : tensor_none();
+    struct tensor gated = gated_scratch(model, kept, max);
+    if (block->out_norm && x_mid.data != x.data)
         op_copy(device, x_mid, x);
     if (keeping)
         block_keep_output(model, block, kept, n);
     for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         struct tensor y = tensor_rows(x_mid, b.row, b.count);
-        block_output(model, block, kept, b.row, tensor_rows(normed, 0, b.count), y, y,
-                     tensor_rows(kept->own[0], b.row, b.count));
+        block_output(model, block, kept, b.row, tensor_rows(normed, 0, b.count), y,
+                     block->out_norm ? y : tensor_rows(x, b.row, b.count),
+                     output_rows(model, kept, gated, b.row, b.count));
     }
+    tensor_free(device, &gated);
     tensor_free(device, &normed);
 }
 
@@ -210,25 +230,31 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     range_pop(model->device);
 }
 
-// grad_output: that of the mixer's first output, from grad, that of x_mid.
+// grad_output: that of the mixer's first output, from grad, that of x_mid; and a gate becomes its gradient.
 static void output_backward(struct model *model, size_t layer, struct tensor grad_output, struct activations *a,
                             struct tensor grad)
 {
     struct device *device = model->device;
     const struct block *block = &model->layers[layer].mixer;
     struct kept *kept = &a->mixer;
-    if (!block->out_norm) {
+    if (!block->out_norm && !kept->gate.data) {
         projection_backward(model, block->out, grad_output, grad, kept->own[0]);
         return;
     }
     size_t n = grad.rows, max = block_rows(model, layer, n);
-    struct tensor grad_out = scratch(model, max, grad.cols);
+    struct tensor grad_out = block->out_norm ? scratch(model, max, grad.cols) : tensor_none();
+    struct tensor gated = gated_scratch(model, kept, max);
     for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         struct tensor made =
             block_output_gradient(model, block, kept, b.row, grad_out, tensor_rows(grad, b.row, b.count));
-        projection_backward(model, block->out, tensor_rows(grad_output, b.row, b.count), made,
-                            tensor_rows(kept->own[0], b.row, b.count));
+        struct tensor of_rows = tensor_rows(grad_output, b.row, b.count);
+        projection_backward(model, block->out, of_rows, made, output_rows(model, kept, gated, b.row, b.count));
+        if (kept->gate.data) {
+            op_gate_backward(device, of_rows, tensor_rows(kept->gate, b.row, b.count), of_rows,
+                             tensor_rows(kept->own[0], b.row, b.count));
+        }
     }
+    tensor_free(device, &gated);
     tensor_free(device, &grad_out);
     tensor_free(device, &kept->out);
 }
@@ -252,6 +278,7 @@ void cell_output_backward(struct model *model, size_t layer, struct span chunk, 
     if (grad.rows > 0) {
         push_range(model, "cell_output_backward", layer, chunk.start);
         output_backward(model, layer, grad_output, a, grad);
+        a->mixer.gate = tensor_none(); // its gradient is the whole layer's
         activations_free(model->device, a);
         range_pop(model->device);
     }

@@ -48,7 +48,7 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
 // The mixer of all of the batch's own tokens, from x: its outputs, and what its backward needs; frees none.
 void cell_mix_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
                       struct carry kv, struct activations *a, enum keep how);
-// The rest of the forward, for a chunk: a has its rows of the first output.
+// The rest of the forward, for a chunk: a has its rows of the first output, and of the gate.
 void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
                          struct activations *a, enum keep how);
 // grad: that of the cell's output, becomes that of what the mixer's backward adds to; grad_output: the chunk's rows

@@ -37,10 +37,10 @@ static void scale_embedding(struct model *model, struct tensor x)
 }
 
 static void write_log_probs(struct device *device, struct tensor logits, struct tensor targets,
-                            struct tensor log_prob)
+                            struct tensor log_prob, double cap)
 {
     struct tensor logsumexp = tensor_new(device, logits.rows, 1, log_prob.dtype, CATEGORY_LOGITS);
-    op_log_prob(device, log_prob, logsumexp, tensor_none(), logits, targets, 0);
+    op_log_prob(device, log_prob, logsumexp, tensor_none(), logits, targets, cap);
     tensor_free(device, &logsumexp);
 }
 
@@ -75,9 +75,9 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         size_t first_row = start * batch->batch + row;
         if (use.log_prob.data) {
             write_log_probs(device, logits_block, tensor_rows(batch->targets, first_row, rows),
-                            tensor_rows(use.log_prob, row, rows));
+                            tensor_rows(use.log_prob, row, rows), c->logit_cap);
         } else {
-            objective_apply(device, batch, logits_block, first_row, use.weights, backward, use.loss);
+            objective_apply(device, batch, logits_block, first_row, c->logit_cap, use.weights, backward, use.loss);
         }
         if (backward) {
             projection_backward(model, &model->output, h_block, logits_block, h_block); // h is spent

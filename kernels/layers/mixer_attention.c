@@ -1,17 +1,22 @@
 // Attention: o = softmax(q k^T) v per head, over the keys of the chunk and of those to its left; q, k, v are
-// projected from the norm of x, or x. Its carry is keys and values.
+// projected from the norm of x, or x. Its carry is keys and values. A head may have a sink in its softmax, and a
+// gate of its output, which is projected with its query.
 #include "kernels/attention/attend.h"
 #include "kernels/attention/attention_shape.h"
 #include "kernels/layers/block_ends.h"
 #include "kernels/layers/rotation.h"
 
-enum { Q, K, V, QKV, Q_NORM, K_NORM, O };
+enum { Q, K, V, QKV, Q_NORM, K_NORM, SINKS, O };
 
-static const struct block_parameter parameters[] = {
-    [Q] = {"self_attn.q_proj", LORA_Q}, [K] = {"self_attn.k_proj", LORA_K},
-    [V] = {"self_attn.v_proj", LORA_V}, [QKV] = {"self_attn.qkv_proj", LORA_QKV, .joins = 3},
-    [Q_NORM] = {"self_attn.q_norm"},    [K_NORM] = {"self_attn.k_norm"},
-    [O] = {"self_attn.o_proj", LORA_O}, {0}};
+static const struct block_parameter parameters[] = {[Q] = {"self_attn.q_proj", LORA_Q},
+                                                    [K] = {"self_attn.k_proj", LORA_K},
+                                                    [V] = {"self_attn.v_proj", LORA_V},
+                                                    [QKV] = {"self_attn.qkv_proj", LORA_QKV, .joins = 3},
+                                                    [Q_NORM] = {"self_attn.q_norm"},
+                                                    [K_NORM] = {"self_attn.k_norm"},
+                                                    [SINKS] = {"self_attn.sinks", .bare = true},
+                                                    [O] = {"self_attn.o_proj", LORA_O},
+                                                    {0}};
 
 static const struct layer_kind *kind_of(const struct model *model, size_t layer)
 {
@@ -31,7 +36,7 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
     const struct layer_kind *kind = config_kind(c, layer);
     size_t q = q_cols(kind), kv = kv_cols(kind), none = 0;
     const struct block_shape shapes[] = {
-        [Q] = {q, c->width, c->qkv_bias},
+        [Q] = {kind->gated ? 2 * q : q, c->width, c->qkv_bias},
         [K] = {kv, c->width, c->qkv_bias},
         [V] = {kv, c->width, c->qkv_bias},
         [QKV] = {0},
@@ -41,6 +46,7 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
         [K_NORM] = {!c->qk_norm        ? none
                     : c->whole_qk_norm ? kv
                                        : kind->head_dim},
+        [SINKS] = {kind->sinks ? kind->heads : none},
         [O] = {c->width, q},
     };
     return shapes[parameter];
@@ -71,9 +77,30 @@ static struct rotated rotated_keys(const struct model *model, size_t layer)
 // Results of one pass over a chunk's x, in which x is normed once: products of its norm, or of x, before their
 // own norms and RoPE, and statistics. No tensor: not that one.
 struct projected {
-    struct tensor q, k, v, h; // h: the norm of x
+    struct tensor q, gate, k, v, h; // gate: projected with q; h: the norm of x
     struct tensor rstd, rstd_k;
 };
+
+// Rows of queries and gates in one, [rows H, 2 D]: each head's query, then its gate.
+static struct tensor heads_of(const struct model *model, size_t layer, struct tensor rows, size_t parts)
+{
+    const struct layer_kind *kind = kind_of(model, layer);
+    return tensor_reshape(rows, rows.rows * kind->heads, parts * kind->head_dim);
+}
+
+static void split_gate(struct model *model, size_t layer, struct tensor q, struct tensor gate, struct tensor both)
+{
+    size_t D = kind_of(model, layer)->head_dim;
+    op_copy_columns(model->device, heads_of(model, layer, q, 1), 0, heads_of(model, layer, both, 2), 0, D);
+    op_copy_columns(model->device, heads_of(model, layer, gate, 1), 0, heads_of(model, layer, both, 2), D, D);
+}
+
+static void join_gate(struct model *model, size_t layer, struct tensor both, struct tensor q, struct tensor gate)
+{
+    size_t D = kind_of(model, layer)->head_dim;
+    op_copy_columns(model->device, heads_of(model, layer, both, 2), 0, heads_of(model, layer, q, 1), 0, D);
+    op_copy_columns(model->device, heads_of(model, layer, both, 2), D, heads_of(model, layer, gate, 1), 0, D);
+}
 
 static void projections_forward(struct model *model, size_t layer, struct tensor x, const struct projected *to)
 {
@@ -81,17 +108,24 @@ static void projections_forward(struct model *model, size_t layer, struct tensor
     const struct projection *p = block->parameters;
     struct rotated keys = rotated_keys(model, layer);
     size_t n = x.rows, max = block_rows(model, layer, n), norms = rotated_norms(model, keys);
-    struct tensor h = {0}, normed = {0};
+    struct tensor h = {0}, normed = {0}, both = {0};
     if (block->norm && !to->h.data)
         h = scratch(model, max, x.cols);
+    if (to->gate.data)
+        both = scratch(model, max, 2 * to->q.cols);
     if (to->rstd_k.data)
         normed = scratch(model, max, to->k.cols);
     for (struct blocks b = blocks_of(model->device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor k = tensor_rows(to->k, row, rows);
         struct tensor in = block_input(model, block, to->h, to->rstd, h, x, row, rows);
-        if (to->q.data)
+        if (to->gate.data) {
+            struct tensor of_rows = tensor_rows(both, 0, rows);
+            projection_forward(model, &p[Q], of_rows, in, false);
+            split_gate(model, layer, tensor_rows(to->q, row, rows), tensor_rows(to->gate, row, rows), of_rows);
+        } else if (to->q.data) {
             projection_forward(model, &p[Q], tensor_rows(to->q, row, rows), in, false);
+        }
         if (to->k.data)
             projection_forward(model, &p[K], k, in, false);
         if (to->v.data)
@@ -101,21 +135,25 @@ static void projections_forward(struct model *model, size_t layer, struct tensor
                          tensor_rows(to->rstd_k, row * norms, rows * norms), k);
         }
     }
+    tensor_free(model->device, &both);
     tensor_free(model->device, &normed);
     tensor_free(model->device, &h);
 }
 
-// The queries of n rows, and what is kept with them of the norm of x.
+// The queries of n rows with their gates, and what is kept with them of the norm of x.
 static struct projected projected_queries(struct model *model, size_t layer, size_t n, struct kept *kept,
                                           enum keep how)
 {
     bool normed = block_of(model, layer)->norm;
-    kept->own[ATTENTION_Q] = activation(model, n, q_cols(kind_of(model, layer)));
+    const struct layer_kind *kind = kind_of(model, layer);
+    kept->own[ATTENTION_Q] = activation(model, n, q_cols(kind));
+    if (kind->gated)
+        kept->gate = activation(model, n, q_cols(kind));
     if (how != KEEP_NOTHING && normed)
         kept->rstd = statistic(model, n, 1);
     if (how == KEEP_ALL && normed)
         kept->h = activation(model, n, model->config.width);
-    return (struct projected){.q = kept->own[ATTENTION_Q], .h = kept->h, .rstd = kept->rstd};
+    return (struct projected){.q = kept->own[ATTENTION_Q], .gate = kept->gate, .h = kept->h, .rstd = kept->rstd};
 }
 
 // Keys of n rows before their norm, for its backward.
@@ -176,6 +214,24 @@ static struct tensor queries(struct cell_at at, struct tensor x, struct kept *ke
     return q;
 }
 
+// A layer's sinks join the softmax when all keys have.
+static void sinks_forward(struct model *model, size_t layer, const struct kept *kept)
+{
+    const struct parameter *sinks = block_of(model, layer)->parameters[SINKS].weight;
+    struct tensor o = kept->own[ATTENTION_O];
+    if (sinks && o.rows > 0)
+        op_attention_sink_forward(model->device, o, kept->own[ATTENTION_LOGSUMEXP], sinks->value);
+}
+
+static void sinks_backward(struct model *model, size_t layer, const struct kept *kept, struct tensor grad_o)
+{
+    const struct parameter *sinks = block_of(model, layer)->parameters[SINKS].weight;
+    if (sinks && sinks->grad.data && grad_o.rows > 0) {
+        op_attention_sink_backward(model->device, sinks->grad, grad_o, kept->own[ATTENTION_O],
+                                   kept->own[ATTENTION_LOGSUMEXP], sinks->value);
+    }
+}
+
 static void forward(struct cell_at at, struct tensor x, struct carry kv, struct activations *a, enum keep how)
 {
     struct model *model = at.model;
@@ -186,8 +242,10 @@ static void forward(struct cell_at at, struct tensor x, struct carry kv, struct 
         kept->own[ATTENTION_O] = activation(model, x.rows, q_cols(kind));
         kept->own[ATTENTION_LOGSUMEXP] = statistic(model, x.rows, kind->heads);
     }
-    if (a->output != OUTPUT_WRITTEN)
+    if (a->output != OUTPUT_WRITTEN) {
         attend(model, at.batch, at.layer, at.chunk, kept, q, kv);
+        sinks_forward(model, at.layer, kept);
+    }
     if (q.data != own->data)
         tensor_free(model->device, &q);
     if (how == KEEP_NOTHING)
@@ -204,6 +262,7 @@ struct projections {
     const struct carry *grad_kv; // NULL: of queries alone
     struct tensor x, grad;
     struct tensor h;        // of a block; no tensor: it is kept, or x, where there is no norm
+    struct tensor both;     // gradients of queries and gates of a block; no tensor: there are no gates
     struct carry converted; // of a block, in grad's dtype; no tensors: the gradients are
 };
 
@@ -234,7 +293,11 @@ static struct tensor block_of_q(const struct projections *p, size_t row, size_t 
     rotate_backward(p->at.model, p->at.batch, of, q,
                     tensor_rows(p->kept->own[ATTENTION_RSTD_Q], row * norms, rows * norms),
                     tensor_rows(p->kept->own[ATTENTION_Q], row, rows), tokens);
-    return q;
+    if (!p->both.data)
+        return q;
+    struct tensor both = tensor_rows(p->both, 0, rows);
+    join_gate(p->at.model, p->at.layer, both, q, tensor_rows(p->kept->gate, row, rows));
+    return both;
 }
 
 static void block_backward(const struct projections *p, size_t row, size_t rows, struct span tokens)
@@ -278,6 +341,8 @@ static void projections_backward(struct projections p)
     size_t max = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
     if (!p.kept->h.data && block_of(model, p.at.layer)->norm)
         p.h = scratch(model, max, model->config.width);
+    if (p.grad_q && p.kept->gate.data)
+        p.both = scratch(model, max, 2 * p.grad_q->cols);
     if (p.grad_kv && p.grad_kv->k.dtype != p.grad.dtype)
         p.converted = carry_like(model, *p.grad_kv, max, p.grad.dtype, CATEGORY_WORKSPACE);
     struct token_run runs[PIECES];
@@ -288,10 +353,11 @@ static void projections_backward(struct projections p)
             block_backward(&p, row + b.row, b.count, (struct span){first + b.row / B, b.count / B});
     }
     carry_free(model, &p.converted);
+    tensor_free(model->device, &p.both);
     tensor_free(model->device, &p.h);
 }
 
-// grad_q: that of o, becomes that of q.
+// grad_q: that of o, becomes that of q. A gate is already its gradient.
 static void backward(struct cell_at at, const struct activations *a, struct carry kv,
                      const struct carry_segment *segments, size_t count, struct tensor grad_q, struct tensor grad)
 {
@@ -299,6 +365,7 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
     const struct kept *kept = &a->mixer;
     struct rotated of = rotated_queries(model, at.layer);
     struct tensor q = kept->own[ATTENTION_Q];
+    sinks_backward(model, at.layer, kept, grad_q);
     if (grad.rows > 0 && of.norm) {
         q = scratch(model, grad.rows, q.cols);
         rotate(model, at.batch, of, q, tensor_none(), kept->own[ATTENTION_Q], at.chunk);
@@ -357,7 +424,7 @@ static double kept_bytes(const struct model *model, size_t layer)
 {
     const struct config *c = &model->config;
     const struct layer_kind *kind = kind_of(model, layer);
-    size_t elements = 2 * q_cols(kind), statistics = kind->heads; // o and q; logsumexp
+    size_t elements = (kind->gated ? 3 : 2) * q_cols(kind), statistics = kind->heads; // o, q, gate; logsumexp
     if (c->qk_norm) {
         elements += kv_cols(kind);
         statistics += c->whole_qk_norm ? 2 : kind->heads + kind->kv_heads;

@@ -20,9 +20,12 @@ struct kept {
     struct tensor own[KEPT_OWN]; // by the kind's own numbers; a mixer's outputs come first
     struct tensor h, rstd;       // [n, d], `all` only, and [n, 1]: the norm of the block's input
     struct tensor out, rstd_out; // [n, d], [n, 1]: what the block adds, before its norm; with such a norm only
+    // Like the mixer's first output, whose product with the gate's sigmoid the block's last projection then reads;
+    // behind that projection's backward the gradient of the gate. No tensor: none.
+    struct tensor gate;
 };
 
-#define ACTIVATIONS_OWNED (2 * (KEPT_OWN + 4) + 1)
+#define ACTIVATIONS_OWNED (2 * (KEPT_OWN + 5) + 1)
 
 struct activations {
     enum mixer_output output;

@@ -4,12 +4,13 @@
 #include "kernels/model/activations.h"
 #include "kernels/model/lora.h"
 
-#define BLOCK_PARAMETERS 8
+#define BLOCK_PARAMETERS 10
 
 // A module of each layer of the kind, with its weight and perhaps a bias.
 struct block_parameter {
     const char *name;        // Hugging Face's, within a layer: "self_attn.q_proj"; NULL: the table ends
     enum lora_target target; // 0: LoRA is not put on it
+    bool bare;               // files name it so, without ".weight"
     size_t joins;            // above 0: only LoRA factors, shared by this many projections before it (fused files)
 };
 // out 0: models of this configuration have no such module; in 0: a gain [1, out]; else a projection [out, in].

@@ -212,7 +212,7 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
     }
     return check_number("rope_theta", kind->rope_theta, true, status) &&
            check_number("query_scale", kind->query_scale, false, status) &&
-           check_scaling(&kind->rope_scaling, status);
+           check_number("attention_cap", kind->cap, false, status) && check_scaling(&kind->rope_scaling, status);
 }
 
 bool config_check(const struct config *c, struct status *status)
@@ -225,7 +225,8 @@ bool config_check(const struct config *c, struct status *status)
             return false;
     if (c->whole_qk_norm && !c->qk_norm)
         return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
-    return check_number("embedding_scale", c->embedding_scale, false, status) &&
+    return check_number("logit_cap", c->logit_cap, false, status) &&
+           check_number("embedding_scale", c->embedding_scale, false, status) &&
            check_number("norm_epsilon", c->norm_epsilon, true, status);
 }
 

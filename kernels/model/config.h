@@ -24,6 +24,9 @@ struct layer_kind {
     double rope_theta;
     struct rope_scaling rope_scaling;
     double query_scale; // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
+    double cap;         // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
+    bool sinks;         // gpt-oss: a sink of each head in the softmax, self_attn.sinks
+    bool gated;         // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
 };
 #define CONFIG_KINDS       4
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0
@@ -56,6 +59,7 @@ struct config {
     enum norms norms;
     enum activation activation; // of the MLP's gate
     double embedding_scale;     // factor of embeddings; 0: 1
+    double logit_cap;           // of logits, as of scores; 0: none
     size_t max_context;         // max_position_embeddings; not a limit here
 };
 static inline const struct layer_kind *config_kind(const struct config *config, size_t layer)

@@ -120,7 +120,10 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
                 of_part[j]->joined_rows = out;
             }
     }
-    if (!row->joins && shape.in == 0 && shape.out > 0)
+    if (row->bare && shape.out > 0) {
+        p->weight = add_to_layer(model, 1, shape.out, layer, row->name, "");
+        p->weight->vector = true;
+    } else if (!row->joins && shape.in == 0 && shape.out > 0)
         p->weight = add_gain(model, shape.out, layer, row->name);
     else if (!row->joins && shape.out > 0)
         p->weight = add_to_layer(model, shape.out, shape.in, layer, row->name, ".weight");

@@ -143,7 +143,7 @@ static void gather(struct device *device, const struct batch *batch, const struc
 }
 
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
-                     struct loss_weights weights, bool backward, struct tensor loss)
+                     double cap, struct loss_weights weights, bool backward, struct tensor loss)
 {
     struct objective_terms terms = terms_of(batch);
     double scale = weights.deferred ? 1 : scale_of(&terms, &batch->normaliser);
@@ -152,7 +152,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     bool reads = row_reads_distribution(&terms.rows), spreads = row_spreads(&terms.rows);
     if (terms.rows.kind == ROW_LIKELIHOOD && terms.weights == ROWS_ALIKE && !gathers && !spreads) {
         // Reads the logits twice instead of three times.
-        op_cross_entropy(device, logits, targets, loss, weights.loss * scale, weights.grad * scale, 0);
+        op_cross_entropy(device, logits, targets, loss, weights.loss * scale, weights.grad * scale, cap);
         return;
     }
     enum dtype statistic = dtype_statistic(logits.dtype);
@@ -179,7 +179,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
         .token_advantages = tensor_rows(batch->token_advantages, first_row, logits.rows),
         .slopes = weights.deferred ? batch->units : batch->sums,
     };
-    op_log_prob(device, log_prob, logsumexp, reads ? distribution : none, logits, targets, 0);
+    op_log_prob(device, log_prob, logsumexp, reads ? distribution : none, logits, targets, cap);
     if (gathers && (!backward || weights.deferred))
         gather(device, batch, &terms, block);
     if (!backward)
@@ -190,7 +190,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
                           weights.grad * scale);
     }
     if (backward)
-        op_log_prob_backward(device, logits, logsumexp, targets, grad, spreads ? distribution : none, 0);
+        op_log_prob_backward(device, logits, logsumexp, targets, grad, spreads ? distribution : none, cap);
     tensor_free(device, &distribution);
     tensor_free(device, &logsumexp);
     tensor_free(device, &log_prob);

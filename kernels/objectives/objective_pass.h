@@ -35,4 +35,4 @@ double objective_settle_deferred(struct device *device, const struct batch *batc
 // contents become undefined. Adds these rows' share of the loss. With sums, the pass without backward gathers them
 // and adds the share.
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
-                     struct loss_weights weights, bool backward, struct tensor loss);
+                     double cap, struct loss_weights weights, bool backward, struct tensor loss);
