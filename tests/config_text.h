@@ -16,6 +16,7 @@
 #define QWEN3   "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, " SIZES
 #define OLMO2   "{\"model_type\": \"olmo2\", " SIZES
 #define GEMMA   "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
+#define GEMMA2  "{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
 #define GEMMA3  "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
 #define PHI3    "{\"model_type\": \"phi3\", \"num_key_value_heads\": 2, " SIZES
 #define MISTRAL "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES

@@ -63,7 +63,7 @@ static void every_key_that_transformers_reads_is_known(void **state)
             }
         }
     }
-    assert_int_equal(families_found, 10);
+    assert_int_equal(families_found, 11);
     json_array_foreach(json_object_get(file, "generation"), i, key)
     { // dropped by transformers
         assert_null(config_key_find(KEYS_ALL, json_string_value(key)));
@@ -140,6 +140,8 @@ static const struct {
     {"hidden_act", "\"gelu_new\"", "\"hidden_act\": \"silu\""},
     {"hidden_activation", "\"silu\"", WINDOW},
     {"query_pre_attn_scalar", "25", WINDOW},
+    {"attn_logit_softcapping", "20.0", WINDOW},
+    {"final_logit_softcapping", "null", WINDOW},
     {"sliding_window", "9", WINDOW},
     {"layer_types",
      "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\", "

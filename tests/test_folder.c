@@ -13,7 +13,7 @@ static void expect_config(const struct config *a, const struct config *b)
     for (size_t l = 0; l < a->layers; l++) {
         const struct layer_kind *of_a = config_kind(a, l), *of_b = config_kind(b, l);
         assert_true(of_a->heads == of_b->heads && of_a->kv_heads == of_b->kv_heads);
-        assert_true(of_a->window == of_b->window && rope_is_same(of_a, of_b));
+        assert_true(of_a->window == of_b->window && of_a->cap == of_b->cap && rope_is_same(of_a, of_b));
     }
 }
 

@@ -104,6 +104,20 @@ static void norms_activations_and_scales(void **state)
                 c.kinds[0].query_scale == 0);
     expect_same_again(scratch, &c);
 
+    c = config_of(scratch, GEMMA2 ", \"query_pre_attn_scalar\": 25, \"sliding_window\": 7}");
+    assert_true(c.norms == NORMS_AROUND && !c.qk_norm && c.unit_offset && c.tied);
+    assert_true(c.logit_cap == 30 && c.embedding_scale == sqrt(32) && c.activation == ACTIVATION_GELU_TANH);
+    for (size_t l = 0; l < 2; l++) {
+        const struct layer_kind *kind = config_kind(&c, l);
+        assert_true(kind->cap == 50 && kind->query_scale == 0.8 && kind->window == (l ? 0 : 7));
+        assert_true(kind->rope_theta == 1e4 && !kind->sinks && !kind->gated);
+    }
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, GEMMA2 ", \"query_pre_attn_scalar\": 16, \"attn_logit_softcapping\": null, "
+                                  "\"final_logit_softcapping\": 12.5}");
+    assert_true(c.logit_cap == 12.5 && c.kinds[0].cap == 0 && c.kinds[1].cap == 0);
+    expect_same_again(scratch, &c);
+
     c = config_of(scratch, GEMMA3
                   ", \"query_pre_attn_scalar\": 25, \"sliding_window\": 7, "
                   "\"sliding_window_pattern\": 2, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
@@ -199,11 +213,12 @@ static const struct {
     {"[]", "expected an object, found a list"},
     {"{}", "key \"model_type\": expected the type of a model, such as llama, found nothing"},
     {"{\"model_type\": 3}",
-     "expected one of: llama, mistral, ministral, phi3, qwen2, qwen3, olmo2, gemma, gemma3_text, olmo3,"},
+     "expected one of: llama, mistral, ministral, phi3, qwen2, qwen3, olmo2, gemma, gemma2, gemma3_text,"},
     {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
-    {"{\"model_type\": \"gemma2\"}", "key \"model_type\": gemma2 caps the scores of attention by a tanh"},
+    {"{\"model_type\": \"vaultgemma\"}", "key \"model_type\": vaultgemma has the norm of its MLP under a name"},
+    {GEMMA2 ", \"attn_logit_softcapping\": 0}", "key \"attn_logit_softcapping\": expected"},
     {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
-    {GEMMA3 ", \"final_logit_softcapping\": 30.0}", "key \"final_logit_softcapping\": caps by a tanh"},
+    {GEMMA3 ", \"final_logit_softcapping\": 30.0}", "key \"final_logit_softcapping\": transformers caps"},
     {GEMMA3 ", \"use_bidirectional_attention\": true}",
      "key \"use_bidirectional_attention\": queries see no later"},
     {GEMMA3 ", \"hidden_activation\": \"relu\"}", "key \"hidden_activation\": expected silu or gelu_pytorch_tanh"},

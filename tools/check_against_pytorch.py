@@ -7,9 +7,9 @@ Needs torch, numpy and safetensors; transformers, peft and TRL, if there, are co
 large.
 
 The reference is the decoder below, all in f64. transformers' own classes are compared twice: as they are, where
-RMSNorm, RoPE's angles and Gemma's embedding scale are computed in f32 whatever the model's dtype, so that about 1e-6 is
-all they can show (printed, held against 1e-4); and with those replaced by f64 twins, so that names, shapes and wiring
-are theirs.
+RMSNorm, RoPE's angles, Gemma's embedding scale and eager attention's softmax are computed in f32 whatever the model's
+dtype, so that about 1e-6 is all they can show (printed, held against 1e-4); and with those replaced by f64 twins, so
+that names, shapes and wiring are theirs.
 """
 import argparse
 import json
@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 os.environ["OMP_NUM_THREADS"] = "1"  # here and of what is started: on tensors so small threads wait for each other
 
@@ -81,6 +82,10 @@ FOLDERS = {  # beside `longbp init`'s own
                     "rope_scaling": {**YARN, "beta_fast": 8.0, "attention_factor": 1.3}},
     "gemma": {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], "head_dim": 16,
               "hidden_act": "gelu_pytorch_tanh"},
+    "gemma2": {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 20, "query_pre_attn_scalar": 13,
+               "sliding_window": 17, "num_hidden_layers": 4, "attn_logit_softcapping": 0.02, "final_logit_softcapping": 0.5},
+    "gemma2, caps left out": {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 16,
+                              "attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": 40},
     "gemma3": {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 20,
                "query_pre_attn_scalar": 13, "sliding_window": 17, "num_hidden_layers": 6, "rope_theta": 1e6,
                "rope_local_base_freq": 1e2, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
@@ -175,7 +180,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] in ("mistral", "phi3"):
         return window
-    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma3_text", "olmo3", "ministral"):
+    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral"):
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None
@@ -200,7 +205,8 @@ def decoder(weights, config, ids, documents, scale=None):
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"].startswith("olmo")
     gemma3 = config["model_type"] == "gemma3_text"
-    attention_scale = 1 / math.sqrt(config["query_pre_attn_scalar"] if gemma3 else dim)
+    around = gemma3 or config["model_type"] == "gemma2"  # norms before and after
+    attention_scale = 1 / math.sqrt(config["query_pre_attn_scalar"] if around else dim)
     act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
 
     def norm(name, x):
@@ -212,6 +218,9 @@ def decoder(weights, config, ids, documents, scale=None):
         if a is not None:
             y = y + scale * x @ a.T @ weights[f"base_model.model.{name}.lora_B.weight"].T
         return y
+
+    def capped(x, cap):
+        return torch.tanh(x / cap) * cap if cap else x
 
     def rotate(x, angles):
         half = torch.cat([-x[..., dim // 2:], x[..., :dim // 2]], -1)
@@ -230,16 +239,17 @@ def decoder(weights, config, ids, documents, scale=None):
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
         q, k = rotate(q, angles), rotate(k, angles)
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
-        scores = q @ k.transpose(2, 3) * attention_scale
+        scores = capped(q @ k.transpose(2, 3) * attention_scale, config.get("attn_logit_softcapping"))
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
         o = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, context, -1)
         o = linear(at + "self_attn.o_proj", o)
-        x = x + (norm(at + "post_attention_layernorm", o) if olmo or gemma3 else o)
-        h = x if olmo else norm(at + ("pre_feedforward_layernorm" if gemma3 else "post_attention_layernorm"), x)
+        x = x + (norm(at + "post_attention_layernorm", o) if olmo or around else o)
+        h = x if olmo else norm(at + ("pre_feedforward_layernorm" if around else "post_attention_layernorm"), x)
         y = linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
-        x = x + (norm(at + "post_feedforward_layernorm", y) if olmo or gemma3 else y)
+        x = x + (norm(at + "post_feedforward_layernorm", y) if olmo or around else y)
     x = norm("model.norm", x)
-    return F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
+    logits = F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
+    return capped(logits, config.get("final_logit_softcapping"))
 
 
 def loss_of(logits, labels):
@@ -321,6 +331,11 @@ def loader_of(folder):
             transformers.AutoModelForImageTextToText)
 
 
+def softmax(x, dim, dtype=None):
+    """In x's dtype, whatever is asked for."""
+    return torch.softmax(x, dim)
+
+
 def transformers_gradients(folder, adapter, config, ids, documents, labels, twins):
     """adapter: a folder with LoRA factors for peft to load over the model's, or None. Packed documents need a mask that
     is given, which then is every layer's."""
@@ -329,7 +344,8 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         mask = torch.zeros(seen(documents, None).shape, dtype=torch.float64)
         mask = mask.masked_fill(~seen(documents, window_of(config, 0)), -math.inf)[:, None]
         packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
-    model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
+    attention = "eager" if config.get("attn_logit_softcapping") else "sdpa"  # which caps nothing
+    model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
     if twins:
         gemma, types = config["model_type"].startswith("gemma"), config.get("layer_types") or []
 
@@ -345,7 +361,8 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
                 module.embed_scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
-    loss = loss_of(model(ids, **packed).logits, labels)
+    with mock.patch.object(F, "softmax", softmax if twins else F.softmax):
+        loss = loss_of(model(ids, **packed).logits, labels)
     loss.backward()
     gradients = {name.replace(".default.", "."): p.grad for name, p in model.named_parameters() if p.grad is not None}
     return loss.item(), apart(gradients if adapter else language_model(gradients), config)

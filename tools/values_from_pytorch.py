@@ -81,6 +81,8 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
     ("olmo3, pattern that is not read", {"model_type": "olmo3", "head_dim": 4, "sliding_window": 5, "num_hidden_layers": 4,
                                          "sliding_window_pattern": 2, "rope_theta": 1e2}, AS_WRITTEN),
     ("phi3, heads of keys left out", {"model_type": "phi3", "head_dim": LEFT_OUT, "num_key_value_heads": LEFT_OUT}, AS_WRITTEN),
+    ("gemma2", {"model_type": "gemma2", "query_pre_attn_scalar": 13, "sliding_window": 5, "attn_logit_softcapping": 0.5,
+                "final_logit_softcapping": 2.0}, {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [

@@ -1,8 +1,9 @@
 #include "harness/folder/config_keys.h"
 #include <string.h>
 
-#define WINDOWS    (KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA3 | KEYS_OLMO3)
-#define LISTED     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA3 | KEYS_OLMO3)
+#define WINDOWS                                                                                                    \
+    (KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3)
+#define LISTED     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3)
 #define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3)
 #define ALL_BUT(s) (KEYS_ALL & ~(unsigned)(s))
 
@@ -25,9 +26,11 @@ const struct config_key config_keys[] = {
            "quantization_config", "pad_token_id")},
     {ALL_BUT(KEYS_PHI3 | KEYS_GEMMA3 | KEYS_OLMO3), KEY_READ, NAMES("original_max_position_embeddings")},
     {KEYS_ALL, KEY_HARMLESS, NAMES("original_max_position_embeddings"), .why = "only longrope would read it"},
+    {KEYS_GEMMA2, KEY_READ,
+     NAMES("hidden_activation", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping")},
     {KEYS_GEMMA3, KEY_READ,
      NAMES("rope_local_base_freq", "hidden_activation", "query_pre_attn_scalar", "sliding_window_pattern")},
-    {ALL_BUT(KEYS_GEMMA3), KEY_READ, NAMES("hidden_act")},
+    {ALL_BUT(KEYS_GEMMA2 | KEYS_GEMMA3), KEY_READ, NAMES("hidden_act")},
     {WINDOWS, KEY_READ, NAMES("sliding_window")},
     {KEYS_ALL, KEY_HARMLESS, NAMES("sliding_window", "attention_chunk_size", "number_of_conv_states", "use_cache"),
      .why = "of the cache in decoding"},
@@ -38,11 +41,11 @@ const struct config_key config_keys[] = {
     {KEYS_LLAMA, KEY_REFUSED, NAMES("mlp_bias"), .neutral = NEUTRAL_FALSE,
      .why = "biases in the MLP are not supported"},
     {KEYS_GEMMA3, KEY_REFUSED, NAMES("attn_logit_softcapping", "final_logit_softcapping"), .neutral = NEUTRAL_NULL,
-     .why = "caps by a tanh are not computed"},
+     .why = "transformers caps Gemma 2's scores alone"},
     {KEYS_ALL, KEY_REFUSED, NAMES("is_causal"), .neutral = NEUTRAL_TRUE,
      .why = "queries see no later keys here, so it must be true"},
-    {KEYS_GEMMA | KEYS_GEMMA3, KEY_REFUSED, NAMES("use_bidirectional_attention"), .neutral = NEUTRAL_FALSE,
-     .why = "queries see no later keys here"},
+    {KEYS_GEMMA | KEYS_GEMMA2 | KEYS_GEMMA3, KEY_REFUSED, NAMES("use_bidirectional_attention"),
+     .neutral = NEUTRAL_FALSE, .why = "queries see no later keys here"},
     {KEYS_ALL, KEY_REFUSED, NAMES("is_encoder_decoder"), .neutral = NEUTRAL_FALSE,
      .why = "encoders are not computed"},
     {KEYS_ALL, KEY_REFUSED, NAMES("per_layer_config"), .neutral = NEUTRAL_NULL,

@@ -14,7 +14,8 @@ enum key_set {
     KEYS_GEMMA = 128,
     KEYS_GEMMA3 = 256,
     KEYS_OLMO3 = 512,
-    KEYS_ALL = 1023
+    KEYS_GEMMA2 = 1024,
+    KEYS_ALL = 2047
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

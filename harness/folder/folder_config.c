@@ -437,7 +437,15 @@ static bool read_activation(struct json_field root, const struct family *family,
     return json_field_expected(field, status, "%s", "silu or gelu_pytorch_tanh: no other activation is computed");
 }
 
-// The activation, and Gemma's scales.
+// null means none.
+static bool read_cap(struct json_field root, const char *key, double standard, double *cap, struct status *status)
+{
+    struct json_field field = json_field_get(root, key);
+    *cap = json_is_null(field.value) ? 0 : standard;
+    return standard == 0 || json_is_null(field.value) || json_field_number(field, 1e-6, 1e6, cap, status);
+}
+
+// The activation, and Gemma's scales and caps.
 static bool read_block(struct json_field root, const struct family *family, struct config *c, struct status *status)
 {
     double scalar = 256;
@@ -449,7 +457,8 @@ static bool read_block(struct json_field root, const struct family *family, stru
             return false;
         c->kinds[0].query_scale = family_query_scale(&c->kinds[0], scalar);
     }
-    return true;
+    return read_cap(root, "attn_logit_softcapping", family->cap, &c->kinds[0].cap, status) &&
+           read_cap(root, "final_logit_softcapping", family->logit_cap, &c->logit_cap, status);
 }
 
 // Tells whether the name is a class of transformers, such as LlamaForCausalLM: a family's decoder, possibly with a

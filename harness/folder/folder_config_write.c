@@ -42,6 +42,11 @@ json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const c
                      (json_int_t)r->original_context);
 }
 
+static json_t *cap_json(double cap)
+{
+    return cap > 0 ? json_real(cap) : json_null();
+}
+
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
@@ -65,6 +70,10 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         json_object_set_new(json, family->local_rope_key, json_real(windowed->rope_theta));
     if (family->scales_queries) // transformers truncates it to a whole number
         json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(kind))));
+    if (family->cap > 0) {
+        json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
+        json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
+    }
     return json;
 }
 
@@ -97,14 +106,26 @@ static bool has_rope_of(const struct family *family, const struct config *c)
            (family->local_rope_key || windowed->rope_theta == family->local_rope_theta);
 }
 
-// Tells whether the family supports the config's biases, norms, scales and windows.
+// Tells whether the family supports what attention has beside the softmax: caps alone.
+static bool has_softmax_of(const struct family *family, const struct config *c)
+{
+    bool same = c->logit_cap == 0 || family->logit_cap > 0;
+    for (size_t l = 0; l < c->layers; l++) {
+        const struct layer_kind *kind = config_kind(c, l);
+        same &= !kind->sinks && !kind->gated && (kind->cap == 0 || family->cap > 0);
+    }
+    return same;
+}
+
+// Tells whether the family supports the config's biases, norms, scales, caps and windows.
 static bool is_of(const struct family *family, const struct config *c)
 {
     double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
     return has_windows_of(family, c) && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm &&
            family->whole_qk_norm == c->whole_qk_norm && family->unit_offset == c->unit_offset &&
            family->norms == c->norms && embedding_scale == c->embedding_scale &&
-           (family->scales_queries || c->kinds[0].query_scale == 0) && has_rope_of(family, c);
+           (family->scales_queries || c->kinds[0].query_scale == 0) && has_softmax_of(family, c) &&
+           has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

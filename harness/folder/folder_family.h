@@ -20,8 +20,10 @@ struct family {
     bool gelu_is_tanh;     // "gelu" means the tanh approximation
     bool scales_embedding; // by sqrt(width)
     bool scales_queries;   // attention's scale is 1 / sqrt(query_pre_attn_scalar)
-    size_t kv_heads;       // 0: as many as heads
-    size_t head_dim;       // 0: hidden_size / num_attention_heads
+    // Defaults of attn_logit_softcapping and final_logit_softcapping; 0: it does not cap.
+    double cap, logit_cap;
+    size_t kv_heads; // 0: as many as heads
+    size_t head_dim; // 0: hidden_size / num_attention_heads
     double norm_epsilon, rope_theta;
     double local_rope_theta;    // of layers with a window, which have no scaling; 0: the same
     const char *local_rope_key; // NULL: always that value

@@ -10,6 +10,10 @@ const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
 #define HEADS(k, h, g, D)          .kinds[k].heads = h, .kinds[k].kv_heads = g, .kinds[k].head_dim = D
 #define CONSTANTS(theta, epsilon, context)                                                                         \
     .kinds[0].rope_theta = theta, .norm_epsilon = epsilon, .max_context = context
+// Layers 1, 3 .. 41.
+#define EACH_SECOND                                                                                                \
+    0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, \
+        1, 0, 1, 0, 1
 // Every sixth layer, of 26, 34 and 62, has no window.
 #define FULL_26 [5] = 1, [11] = 1, [17] = 1, [23] = 1
 #define FULL_34 FULL_26, [29] = 1
@@ -76,6 +80,21 @@ const struct config config_presets[] = {
      .qk_norm = true,
      .whole_qk_norm = true,
      .norms = NORMS_AFTER},
+    {.name = "gemma-2-9b",
+     SIZES(42, 3584, 16, 8, 256, 14336, 256000),
+     CONSTANTS(10000, 1e-6, 8192),
+     .tied = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .embedding_scale = 59.86651818838306, // sqrt(3584)
+     .logit_cap = 30,
+     .kinds[0].cap = 50,
+     .kinds[0].window = 4096,
+     HEADS(1, 16, 8, 256),
+     .kinds[1].rope_theta = 10000,
+     .kinds[1].cap = 50,
+     .kind_of = {EACH_SECOND}},
     {.name = "gemma-3-1b",
      SIZES(26, 1152, 4, 1, 256, 6912, 262144),
      CONSTANTS(10000, 1e-6, 32768),
@@ -148,6 +167,8 @@ const struct config_alias config_aliases[] = {
     {"Qwen/Qwen3-32B", "qwen3-32b"},
     {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},
     {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
+    {"google/gemma-2-9b", "gemma-2-9b"},
+    {"google/gemma-2-9b-it", "gemma-2-9b"},
     {"google/gemma-3-1b-it", "gemma-3-1b"},
     {"google/gemma-3-1b-pt", "gemma-3-1b"},
     {"google/gemma-3-4b-it", "gemma-3-4b"},
