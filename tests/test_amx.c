@@ -179,7 +179,7 @@ static void attend(const char *instructions, size_t dim, double size, double *re
     struct device *device = device_open("cpu", DTYPE_BF16, 0, &status);
     assert_non_null(device);
     assert_int_equal(strstr(device->description, "attention by ") != NULL, !instructions);
-    struct attention_shape shape = {TOKENS, START, 1, HEADS, KV_HEADS, dim, 0, {0}, 0};
+    struct attention_shape shape = {TOKENS, START, 1, HEADS, KV_HEADS, dim, 0, {0}, 0, 0};
     struct tensor q = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "q", size);
     struct tensor k = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "k", size);
     struct tensor v = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "v", 1);

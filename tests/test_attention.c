@@ -48,8 +48,9 @@ static void test_finite_differences(void **state)
 {
     (void)state;
     const double step = 1e-5;
-    const struct attention_shape shapes[] = {
-        {70, 0, 2, 2, 1, 8, 0, {0}, 0}, {33, 70, 1, 4, 2, 16, 0, {0}, 0}, {33, 20, 1, 4, 2, 16, 40, {0}, 0}};
+    const struct attention_shape shapes[] = {{70, 0, 2, 2, 1, 8, 0, {0}, 0, 0},
+                                             {33, 70, 1, 4, 2, 16, 0, {0}, 0, 0},
+                                             {33, 20, 1, 4, 2, 16, 40, {0}, 0, 0}};
     struct status status = {0};
     device = device_open("cpu", DTYPE_F64, 0, &status);
     for (size_t n = 0; n < 3; n++) {
@@ -201,9 +202,9 @@ static void test_blocks_of_keys(void **state)
     static const struct {
         struct attention_shape shape;
         size_t ends[6];
-    } partitions[] = {{{64, 192, 1, 4, 2, 32, 0, {0}, 0}, {0, 64, 128, 192, 256}},
-                      {{70, 61, 2, 6, 2, 64, 0, {0}, 0}, {0, 1, 61, 131}},
-                      {{33, 200, 1, 4, 4, 80, 150, {0}, 0}, {0, 77, 150}}};
+    } partitions[] = {{{64, 192, 1, 4, 2, 32, 0, {0}, 0, 0}, {0, 64, 128, 192, 256}},
+                      {{70, 61, 2, 6, 2, 64, 0, {0}, 0, 0}, {0, 1, 61, 131}},
+                      {{33, 200, 1, 4, 4, 80, 150, {0}, 0, 0}, {0, 77, 150}}};
     for (size_t d = 0; d < 3; d++) {
         struct status status = {0};
         enum dtype dtype = dtypes[d], sums = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
@@ -301,8 +302,9 @@ static void test_window_that_leaves_nothing_out(void **state)
 static void test_workspace(void **state)
 {
     (void)state;
-    static const struct attention_shape shapes[] = {
-        {512, 0, 1, 32, 8, 128, 0, {0}, 0}, {512, 0, 4, 64, 64, 256, 0, {0}, 0}, {512, 0, 1, 8, 1, 64, 0, {0}, 0}};
+    static const struct attention_shape shapes[] = {{512, 0, 1, 32, 8, 128, 0, {0}, 0, 0},
+                                                    {512, 0, 4, 64, 64, 256, 0, {0}, 0, 0},
+                                                    {512, 0, 1, 8, 1, 64, 0, {0}, 0, 0}};
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64};
     for (size_t d = 0; d < 2; d++) {
         struct status status = {0};

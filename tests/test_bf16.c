@@ -289,7 +289,7 @@ static void test_attention_factors(void **state)
     device = device_open("cpu", DTYPE_BF16, 0, &status);
     assert_non_null(device);
     const double eps = dtype_epsilon(DTYPE_BF16);
-    struct attention_shape shape = {QUERIES, 0, 1, 1, 1, HEAD_DIM, 0, {0}, 0};
+    struct attention_shape shape = {QUERIES, 0, 1, 1, 1, HEAD_DIM, 0, {0}, 0, 0};
     static const char *const names[] = {"q", "k", "v", "grad_o", "o", "grad_q", "grad_k", "grad_v", "logsumexp"};
     enum { Q, K, V, GRAD_O, O, GRAD_Q, GRAD_K, GRAD_V, LOGSUMEXP, ALL };
     struct tensor t[ALL];
@@ -375,7 +375,7 @@ static void add_embedding(const struct tensor *sums)
 
 static void add_attention(const struct tensor *sums)
 {
-    struct attention_shape shape = {TOKENS, START, 1, HEADS, HEADS / 2, DIM, 0, {0}, 0};
+    struct attention_shape shape = {TOKENS, START, 1, HEADS, HEADS / 2, DIM, 0, {0}, 0, 0};
     size_t keys = TOKENS + START;
     struct tensor q = tensor(TOKENS, WIDTH, DTYPE_BF16, "q"), k = tensor(keys, WIDTH / 2, DTYPE_BF16, "k");
     struct tensor v = tensor(keys, WIDTH / 2, DTYPE_BF16, "v"), o = tensor(TOKENS, WIDTH, DTYPE_BF16, "o");

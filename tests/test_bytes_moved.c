@@ -78,6 +78,11 @@ static void copies(struct held *h)
     struct tensor part = bf16(h, 3, 2), wide = bf16(h, 3, 7);
     op_copy_columns(d, wide, 4, a, 1, 2);
     expect(h, "copy_columns", LIST(part), LIST(part));
+    struct tensor heads = bf16(h, 3, 4 * 7), some = bf16(h, 3, 4 * 5), sum = f32(h, 3, 5);
+    op_copy_heads(d, heads, 2, a, 4);
+    expect(h, "copy_heads", LIST(a), LIST(some));
+    op_sum_heads(d, sum, heads, 2, 4);
+    expect(h, "sum_heads", LIST(some, sum), LIST(sum));
     op_accumulate(d, b, a);
     expect(h, "accumulate", LIST(a, b), LIST(b));
     op_scale(d, b, 2);
@@ -167,9 +172,11 @@ static void attentions(struct held *h)
     for (size_t window = 0; window <= 8; window += 4) {
         struct attention_shape shape = {
             .queries = 9, .start = 6, .batch = 2, .heads = 4, .kv_heads = 2, .head_dim = 6, .mask.window = window};
-        struct tensor q = bf16(h, 18, 24), o = bf16(h, 18, 24), grad_o = bf16(h, 18, 24), grad_q = bf16(h, 18, 24);
-        struct tensor k = bf16(h, 34, 12), v = bf16(h, 34, 12), logsumexp = f32(h, 18, 4);
-        struct tensor grad_k = f32(h, 8, 12), grad_v = f32(h, 8, 12);
+        shape.value_dim = window == 4 ? 5 : 0;
+        size_t value = attention_value_dim(shape);
+        struct tensor q = bf16(h, 18, 24), o = bf16(h, 18, 4 * value), grad_o = bf16(h, 18, 4 * value);
+        struct tensor k = bf16(h, 34, 12), v = bf16(h, 34, 2 * value), logsumexp = f32(h, 18, 4);
+        struct tensor grad_q = bf16(h, 18, 24), grad_k = f32(h, 8, 12), grad_v = f32(h, 8, 2 * value);
         size_t rows = 2 * keys_read(&shape);
         struct tensor k_read = tensor_rows(k, 0, rows), v_read = tensor_rows(v, 0, rows);
         struct key_segment segment = {10, 4, grad_k, grad_v, {0}};
@@ -181,9 +188,11 @@ static void attentions(struct held *h)
         op_attention_backward(d, shape, grad_q, true, &segment, 1, grad_o, o, logsumexp, q, k, v);
         expect(h, "attention_backward", LIST(q, o, grad_o, k_read, v_read, logsumexp, grad_k, grad_v, grad_q),
                LIST(grad_q, grad_k, grad_v));
-        struct tensor other = bf16(h, 18, 24), other_logsumexp = f32(h, 18, 4);
+        struct tensor other = bf16(h, 18, 4 * value), other_logsumexp = f32(h, 18, 4), sum = f32(h, 18, 4 * value);
         op_attention_merge(d, o, logsumexp, other, other_logsumexp);
         expect(h, "attention_merge", LIST(o, other, logsumexp, other_logsumexp), LIST(o, logsumexp));
+        op_attention_merge(d, sum, logsumexp, other, other_logsumexp);
+        expect(h, "attention_merge", LIST(sum, other, logsumexp, other_logsumexp), LIST(sum, logsumexp));
         struct tensor sinks = bf16(h, 1, 4), grad_sinks = f32(h, 1, 4);
         op_attention_sink_forward(d, o, logsumexp, sinks);
         expect(h, "attention_sink_forward", LIST(o, logsumexp, sinks), LIST(o, logsumexp));

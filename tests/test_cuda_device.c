@@ -205,7 +205,7 @@ static double pairs_run(struct attention_shape s)
 static struct attention_shape masked_shape(size_t queries, size_t start, size_t window, const int32_t *starts,
                                            const int32_t *prefixes)
 {
-    struct attention_shape s = {queries, start, 1, 8, 2, 128, 0, {.window = window}, 0};
+    struct attention_shape s = {queries, start, 1, 8, 2, 128, 0, {.window = window}, 0, 0};
     s.mask.documents.starts = starts;
     s.mask.documents.prefixes = prefixes;
     return s;

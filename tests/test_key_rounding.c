@@ -53,7 +53,7 @@ static double *summed(struct device *device, enum dtype dtype, struct key_roundi
     }
     struct key_segment segment = {0, KEYS, grad[0], grad[1], rounding};
     for (size_t i = 0; i < CALLS; i++) {
-        struct attention_shape s = {1, KEYS + i, 1, 1, 1, DIM, KEYS, {0}, 0};
+        struct attention_shape s = {1, KEYS + i, 1, 1, 1, DIM, KEYS, {0}, 0, 0};
         op_attention_backward(device, s, t[GRAD_Q], false, &segment, 1, t[GRAD_O], t[O], t[LOGSUMEXP], t[Q], t[K],
                               t[K]);
     }
@@ -107,7 +107,7 @@ static void the_mean_over_seeds_is_the_exact_sum(void **state)
 
 // ---- whose bits
 
-static const struct attention_shape shape = {16, 64, 2, 4, 2, 16, 64, {0}, 0};
+static const struct attention_shape shape = {16, 64, 2, 4, 2, 16, 64, {0}, 0, 0};
 
 static void expect_equal(struct key_sums *found, const struct key_sums *expected)
 {

@@ -149,16 +149,16 @@ static void attention_in_f32_has_its_rate(void **state)
         struct attention_shape shape;
         double forward, backward; // share in f32
     } cases[] = {
-        {{256, 0, 1, 2, 2, 64, 0, {0}, 0}, 0, 0},
-        {{256, 256, 1, 2, 2, 64, 256, {0}, 0}, 0, 0},
-        {{256, 300, 1, 2, 2, 64, 300, {0}, 0}, 0, 44.0 / 300}, // but for whole tiles of keys
-        {{256, 300, 1, 2, 2, 64, 100, {0}, 0}, 0, 1},
-        {{300, 0, 1, 2, 2, 64, 0, {0}, 0}, 0, 0},  // a square's are all whole
-        {{256, 0, 1, 2, 2, 192, 0, {0}, 0}, 0, 1}, // on a card in particular
-        {{256, 0, 1, 2, 2, 60, 0, {0}, 0}, 1, 1},
-        {{256, 0, 1, 2, 2, 64, 0, {.window = 100}, 0}, 0, 0},
-        {{127, 256, 1, 2, 2, 64, 0, {.window = 100}, 0}, 1, 1}, // a mask, and no tile of queries
-        {{256, 0, 1, 2, 2, 64, 0, {.window = 256}, 0}, 0, 0},   // it takes nothing away
+        {{256, 0, 1, 2, 2, 64, 0, {0}, 0, 0}, 0, 0},
+        {{256, 256, 1, 2, 2, 64, 256, {0}, 0, 0}, 0, 0},
+        {{256, 300, 1, 2, 2, 64, 300, {0}, 0, 0}, 0, 44.0 / 300}, // but for whole tiles of keys
+        {{256, 300, 1, 2, 2, 64, 100, {0}, 0, 0}, 0, 1},
+        {{300, 0, 1, 2, 2, 64, 0, {0}, 0, 0}, 0, 0},  // a square's are all whole
+        {{256, 0, 1, 2, 2, 192, 0, {0}, 0, 0}, 0, 1}, // on a card in particular
+        {{256, 0, 1, 2, 2, 60, 0, {0}, 0, 0}, 1, 1},
+        {{256, 0, 1, 2, 2, 64, 0, {.window = 100}, 0, 0}, 0, 0},
+        {{127, 256, 1, 2, 2, 64, 0, {.window = 100}, 0, 0}, 1, 1}, // a mask, and no tile of queries
+        {{256, 0, 1, 2, 2, 64, 0, {.window = 256}, 0, 0}, 0, 0},   // it takes nothing away
     };
     const double fast = 1e6, slow = 1e4;
     struct rates rates = {.count = 1, .items = {{"attention_forward", 3, {1, 1, 1}, {{1}, {1}, {1}}, {1e5}}}};
@@ -192,7 +192,7 @@ static void attention_in_f32_has_its_rate(void **state)
 static void attention_of_f32_has_no_other_rate(void **state)
 {
     (void)state;
-    const struct attention_shape shape = {256, 300, 1, 2, 2, 64, 300, {0}, 0};
+    const struct attention_shape shape = {256, 300, 1, 2, 2, 64, 300, {0}, 0, 0};
     struct status status = {0};
     struct device *device = device_open("plan-cuda", DTYPE_F32, 0, &status);
     assert_non_null(device);
@@ -206,8 +206,8 @@ static void the_least_in_f32(void **state)
 {
     (void)state;
     setenv("LONGBP_MASKED_ATTENTION", "own", 1);
-    const struct attention_shape shape = {256, 0, 1, 2, 2, 64, 0, {.window = 100}, 0},
-                                 rest = {256, 300, 1, 2, 2, 64, 300, {0}, 0};
+    const struct attention_shape shape = {256, 0, 1, 2, 2, 64, 0, {.window = 100}, 0, 0},
+                                 rest = {256, 300, 1, 2, 2, 64, 300, {0}, 0, 0};
     const double heads = 4 * 2 * 64, early = heads * 100 * 101 / 2, late = heads * 156 * 100;
     struct status status = {0};
     struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);

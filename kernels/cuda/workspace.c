@@ -571,7 +571,7 @@ static bool mask_by_cudnn(const struct device *device, struct attention_shape s)
 bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
     return device->ops->dtype == DTYPE_BF16 && shape.head_dim % 8 == 0 && shape.head_dim <= HEAD_DIM &&
-           shape.queries > 1 && !device->reverse_sums &&
+           attention_value_dim(shape) == shape.head_dim && shape.queries > 1 && !device->reverse_sums &&
            (!attention_is_masked(shape) || mask_by_cudnn(device, shape));
 }
 

@@ -82,7 +82,26 @@ static void check_attention(struct attention_shape s, struct tensor q, struct te
     CHECK(!of->starts == !of->device_starts.data && !of->prefixes == !of->device_prefixes.data);
     check_documents(of, q.rows, s.batch);
     CHECK(q.rows == s.queries * s.batch && q.cols == s.heads * s.head_dim);
-    CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
+    CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim);
+    CHECK(v.rows == k.rows && v.cols == s.kv_heads * attention_value_dim(s) && v.dtype == k.dtype);
+}
+
+// Whether o, or its gradient, has a row for each of q.
+static bool is_output(struct attention_shape s, struct tensor o, struct tensor q)
+{
+    return o.rows == q.rows && o.cols == s.heads * attention_value_dim(s) && o.dtype == q.dtype;
+}
+
+// The longer of a head's rows.
+static size_t longest_head(struct attention_shape s)
+{
+    return larger(s.head_dim, attention_value_dim(s));
+}
+
+// FLOPs of a pair and all heads: of products with keys, and of such with values.
+static double pair_flops(struct attention_shape s, size_t keys, size_t values)
+{
+    return 2.0 * (double)(s.heads * (keys * s.head_dim + values * attention_value_dim(s)));
 }
 
 // Keys read, summed over sequences.
@@ -95,9 +114,15 @@ static size_t keys_read(struct attention_shape s)
     return keys * (s.batch / apart);
 }
 
-static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k)
+// Bytes of o.
+static double output_bytes(struct attention_shape s, struct tensor q)
 {
-    return 2 * bytes(q) + 2.0 * keys_read(s) * k.cols * dtype_bytes(k.dtype) +
+    return 1.0 * q.rows * s.heads * attention_value_dim(s) * dtype_bytes(q.dtype);
+}
+
+static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
+{
+    return bytes(q) + output_bytes(s, q) + 1.0 * keys_read(s) * (k.cols + v.cols) * dtype_bytes(k.dtype) +
            bytes(s.mask.documents.device_starts) + bytes(s.mask.documents.device_prefixes);
 }
 
@@ -134,19 +159,19 @@ static double f32_share(const struct device *device, struct attention_shape shap
     return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
 }
 
-// extra: FLOPs executed beyond the counted ones, if all run in f32. done: executed FLOPs per pair and head element,
-// whether or not the key has a gradient.
+// extra: FLOPs executed beyond the counted ones, if all run in f32. done: executed FLOPs, whether or not the keys
+// have a gradient.
 static struct cost attention_cost(const struct device *device, struct attention_shape shape, bool backward,
                                   double flops, double extra, double moved)
 {
-    double share = f32_share(device, shape, backward), of_element = backward ? 10 : 4;
-    double heads = of_element * (double)(shape.heads * shape.head_dim);
+    double share = f32_share(device, shape, backward);
+    double done = backward ? pair_flops(shape, 3, 2) : pair_flops(shape, 1, 1);
     return (struct cost){.flops = flops,
                          .bytes = moved,
                          .f32_counted = share * flops,
                          .f32_done = share * (flops + extra),
-                         .done = heads * pairs_seen(shape, 0, attention_keys(shape)),
-                         .pair_flops = heads * (double)shape.batch,
+                         .done = done * pairs_seen(shape, 0, attention_keys(shape)),
+                         .pair_flops = done * (double)shape.batch,
                          .fill = 1,
                          .causal = attention_is_causal(shape)};
 }
@@ -154,9 +179,9 @@ static struct cost attention_cost(const struct device *device, struct attention_
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    double pairs = pairs_seen(shape, 0, attention_keys(shape)) * shape.heads;
-    struct cost cost = attention_cost(device, shape, false, 4 * pairs * shape.head_dim, 0,
-                                      attention_bytes(shape, q, k) + bytes(logsumexp));
+    double flops = pairs_seen(shape, 0, attention_keys(shape)) * pair_flops(shape, 1, 1);
+    struct cost cost =
+        attention_cost(device, shape, false, flops, 0, attention_bytes(shape, q, k, v) + bytes(logsumexp));
     const struct device_rules *rules = device->ops->rules;
     if (rules->attention_forward_run && !device->roofline.min) {
         struct attention_run run = rules->attention_forward_run(device, shape);
@@ -174,13 +199,13 @@ static void attention_backward(struct device *device, struct attention_shape sha
                                struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                                struct tensor k, struct tensor v)
 {
-    double heads = (double)shape.heads * shape.head_dim;
-    double flops = 6 * pairs_seen(shape, 0, attention_keys(shape)) * heads;
+    double flops = pairs_seen(shape, 0, attention_keys(shape)) * pair_flops(shape, 2, 1);
     const double of_queries = flops;
-    double moved = attention_bytes(shape, q, k) + (accumulate ? 3 : 2) * bytes(q) + bytes(logsumexp);
+    double moved = attention_bytes(shape, q, k, v) + output_bytes(shape, q) + (accumulate ? 2 : 1) * bytes(q) +
+                   bytes(logsumexp);
     for (size_t i = 0; i < segment_count; i++) {
         const struct key_segment *segment = &segments[i];
-        flops += 4 * pairs_seen(shape, segment->start, segment->count) * heads;
+        flops += pairs_seen(shape, segment->start, segment->count) * pair_flops(shape, 1, 1);
         moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
     }
     const struct device_rules *rules = device->ops->rules;
@@ -227,7 +252,7 @@ static struct attention_mask mask_of(const struct attention_shape *shape, size_t
 static struct attention_shape part_from(const struct device *device, struct attention_shape shape, size_t first)
 {
     size_t keys = attention_keys(shape),
-           max = part_rows(device, shape.queries, shape.batch * shape.heads * shape.head_dim);
+           max = part_rows(device, shape.queries, shape.batch * shape.heads * longest_head(shape));
     size_t masked = keys > shape.start + 1 ? keys - shape.start : 0; // queries that do not see all keys, plus one
     struct attention_shape part = shape;
     part.start += first;
@@ -247,7 +272,7 @@ struct key_block {
 };
 static struct key_block block_before(const struct device *device, struct attention_shape part, size_t end)
 {
-    size_t max = larger(part_rows(device, end, part.batch * part.kv_heads * part.head_dim), 1);
+    size_t max = larger(part_rows(device, end, part.batch * part.kv_heads * longest_head(part)), 1);
     size_t first = smaller(end > max ? end - max : 0, part.start);
     struct key_block block = {part, first, end};
     block.shape.start -= first;
@@ -299,7 +324,7 @@ void op_attention_forward(struct device *device, struct attention_shape shape, s
     if (failed(device))
         return;
     check_attention(shape, q, k, v);
-    CHECK(same_shape(o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
+    CHECK(is_output(shape, o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
     if (!holds_keys(device, shape, k))
         return;
     struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
@@ -371,14 +396,15 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
     if (failed(device))
         return;
     check_attention(shape, q, k, v);
-    CHECK(same_shape(grad_q, q) && same_shape(grad_o, q) && same_shape(o, q));
+    CHECK(same_shape(grad_q, q) && is_output(shape, grad_o, q) && is_output(shape, o, q));
+    CHECK(grad_q.data != grad_o.data || grad_q.cols == grad_o.cols || grad_q.rows == 0);
     CHECK(tensor_count(logsumexp) == q.rows * shape.heads);
     for (size_t i = 0; i < segment_count; i++) {
         const struct key_segment *segment = &segments[i];
         CHECK(segment->start + segment->count <= attention_keys(shape));
         CHECK(i == 0 || segments[i - 1].start + segments[i - 1].count <= segment->start);
-        CHECK(segment->grad_k.rows == segment->count * shape.batch && same_shape(segment->grad_k, segment->grad_v));
-        CHECK(segment->grad_k.cols == k.cols);
+        CHECK(segment->grad_k.rows == segment->count * shape.batch && segment->grad_v.rows == segment->grad_k.rows);
+        CHECK(segment->grad_k.cols == k.cols && segment->grad_v.cols == v.cols);
         CHECK(!segment->rounding.stochastic || segment->grad_k.dtype == DTYPE_BF16);
     }
     if (!holds_keys(device, shape, k))
@@ -404,9 +430,10 @@ void op_attention_merge(struct device *device, struct tensor o, struct tensor lo
     if (failed(device))
         return;
     CHECK(same_shape(o, other_o) && tensor_count(logsumexp) == tensor_count(other_logsumexp));
+    CHECK(o.dtype == other_o.dtype || o.dtype == logsumexp.dtype);
     CHECK(tensor_count(o) == 0 || tensor_count(o) % tensor_count(logsumexp) == 0);
-    RUN(device, WORK_ATTENTION_FORWARD, attention_merge, 3 * bytes(o) + 3 * bytes(logsumexp), o, logsumexp, other_o,
-        other_logsumexp);
+    RUN(device, WORK_ATTENTION_FORWARD, attention_merge, 2 * bytes(o) + bytes(other_o) + 3 * bytes(logsumexp), o,
+        logsumexp, other_o, other_logsumexp);
 }
 
 // Whether o has a row of `heads` heads for each row of their logsumexps.

@@ -53,7 +53,8 @@ struct roofline {
     bool min; // lower bound: f32 work only as far as every cut of queries needs it, and keys taken at once
 };
 
-// q: [queries * batch, heads * head_dim]; k and v: at least [keys * batch, kv_heads * head_dim].
+// q: [queries * batch, heads * head_dim]; k: at least [keys * batch, kv_heads * head_dim]; o and v alike, of
+// value_dim numbers a head.
 // Row t * batch + b is token t of sequence b. Query i of a sequence has position start + i and sees the keys 0 ..
 // min(start + i, keys - 1). Query head h reads key head h / (heads / kv_heads). Scale: 1 / sqrt(head_dim). With a
 // cap a score x = q k * scale becomes cap * tanh(x / cap) before it is masked (Gemma 2, arXiv 2408.00118, section
@@ -87,7 +88,12 @@ struct attention_shape {
     size_t keys;                // 0: start + queries
     struct attention_mask mask; // zeroed: none
     double cap;                 // of scores; 0: none
+    size_t value_dim;           // of o and v; 0: head_dim
 };
+HOST_DEVICE static inline size_t attention_value_dim(struct attention_shape shape)
+{
+    return shape.value_dim ? shape.value_dim : shape.head_dim;
+}
 static inline size_t attention_keys(struct attention_shape shape)
 {
     size_t end = shape.start + shape.queries;
@@ -226,7 +232,7 @@ struct key_rounding {
     size_t origin;                // position in the context of the first key passed
 };
 
-// Gradients of keys [start, start + count) are added to grad_k, grad_v: [count * batch, kv_heads * head_dim].
+// Gradients of keys [start, start + count) are added to grad_k and grad_v, [count * batch] rows of k and of v.
 struct key_segment {
     size_t start, count;
     struct tensor grad_k, grad_v;
@@ -274,6 +280,12 @@ typedef void accumulate_op(struct device *device, struct tensor dst, struct tens
 // dst[r][to + j] = src[r][from + j], j < cols, for every row; both of one dtype
 typedef void copy_columns_op(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
                              size_t cols);
+// dst[r][h w + to + j] = src[r][j], j < src.cols, for every head h < heads of w = dst.cols / heads numbers: what
+// all heads share; both of one dtype
+typedef void copy_heads_op(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t heads);
+// dst[r][j] += the sum over heads, in order, of src[r][h w + from + j], j < dst.cols, w = src.cols / heads; dtypes
+// as of accumulate, rounded once
+typedef void sum_heads_op(struct device *device, struct tensor dst, struct tensor src, size_t from, size_t heads);
 // t = factor * t
 typedef void scale_op(struct device *device, struct tensor t, double factor);
 
@@ -316,8 +328,8 @@ typedef void attention_forward_op(struct device *device, struct attention_shape 
                                   struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
 // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale, with a cap times 1 -
 // (S / cap)^2; grad_q = dS k, or += if accumulate; per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
-// only. Without accumulate grad_q may be grad_o. Given o and logsumexp of attention over all keys, calls over
-// blocks of keys add up to its gradients. workspace: attention_backward_workspace bytes.
+// only. Without accumulate grad_q may be grad_o, if they are as wide. Given o and logsumexp of attention over all
+// keys, calls over blocks of keys add up to its gradients. workspace: attention_backward_workspace bytes.
 typedef void attention_backward_op(struct device *device, struct attention_shape shape, struct tensor grad_q,
                                    bool accumulate, const struct key_segment *segments, size_t segment_count,
                                    struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
@@ -325,7 +337,8 @@ typedef void attention_backward_op(struct device *device, struct attention_shape
 
 // Combines attention over two sets of keys: with m = log(exp(logsumexp) + exp(other_logsumexp)), o = exp(logsumexp
 // - m) o + exp(other_logsumexp - m) other_o, and logsumexp = m (Dao 2023, arXiv 2307.08691, section 3.1). One of
-// the two may be -infinity (no keys). o: [n, heads * head_dim], logsumexp: n * heads.
+// the two may be -infinity (no keys). o: [n, heads * value_dim], of other_o's dtype or the statistics', in which
+// many sets are summed; logsumexp: n * heads.
 typedef void attention_merge_op(struct device *device, struct tensor o, struct tensor logsumexp,
                                 struct tensor other_o, struct tensor other_logsumexp);
 // Adds a sink to each row's softmax, a key of that score without a value (gpt-oss; Xiao et al. 2023, arXiv
@@ -493,8 +506,8 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 //     tests/cases/<file>.c              NAME_cases, to which every device is held
 // clang-format off
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
-    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(accumulate) OPERATION(scale) \
-    OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
+    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(copy_heads) OPERATION(sum_heads) \
+    OPERATION(accumulate) OPERATION(scale) OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(attention_sink_forward) \
     OPERATION(attention_sink_backward) OPERATION(gate_forward) OPERATION(gate_backward) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \

@@ -39,6 +39,24 @@ void op_copy_columns(struct device *device, struct tensor dst, size_t to, struct
     RUN(device, WORK_COPY, copy_columns, 2.0 * dst.rows * cols * dtype_bytes(dst.dtype), dst, to, src, from, cols);
 }
 
+void op_copy_heads(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t heads)
+{
+    if (failed(device))
+        return;
+    CHECK(heads > 0 && dst.cols % heads == 0 && to + src.cols <= dst.cols / heads);
+    CHECK(dst.rows == src.rows && dst.dtype == src.dtype);
+    RUN(device, WORK_COPY, copy_heads, (1.0 + heads) * bytes(src), dst, to, src, heads);
+}
+
+void op_sum_heads(struct device *device, struct tensor dst, struct tensor src, size_t from, size_t heads)
+{
+    if (failed(device))
+        return;
+    CHECK(heads > 0 && src.cols % heads == 0 && from + dst.cols <= src.cols / heads && dst.rows == src.rows);
+    RUN(device, WORK_COPY, sum_heads, 2 * bytes(dst) + 1.0 * heads * tensor_count(dst) * dtype_bytes(src.dtype),
+        dst, src, from, heads);
+}
+
 void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
 {
     if (failed(device))

@@ -15,60 +15,71 @@ struct problem {
 };
 
 static const struct problem problems[] = {
-    {{1, 0, 1, 1, 1, 2, 0, {0}, 0}, 0, {{0}}},
-    {{1, 0, 3, 4, 2, 16, 0, {0}, 0}, 0, {{0}}},
-    {{1, 70, 2, 4, 2, 32, 0, {0}, 0}, 0, {{0}}}, // one query against a prefix
-    {{1, 300, 1, 8, 1, 64, 0, {0}, 0}, 0, {{0}}},
-    {{1, 70, 1, 8, 2, 128, 0, {0}, 0}, 1, {{0, 50}}},
-    {{5, 3, 3, 14, 2, 64, 0, {0}, 0}, 0, {{0}}},
-    {{9, 5, 7, 4, 2, 6, 0, {0}, 0}, 0, {{0}}},  // head_dim that is no multiple of 4
-    {{9, 5, 19, 4, 2, 6, 0, {0}, 0}, 0, {{0}}}, // more pairs than the CPU runs at a time
-    {{32, 0, 1, 2, 2, 64, 0, {0}, 0}, 0, {{0}}},
-    {{64, 0, 1, 2, 1, 64, 0, {0}, 0}, 0, {{0}}},  // one tile
-    {{65, 0, 1, 2, 1, 64, 0, {0}, 0}, 0, {{0}}},  // and one key more
-    {{128, 0, 1, 2, 1, 16, 0, {0}, 0}, 0, {{0}}}, // several
-    {{257, 0, 1, 4, 4, 16, 0, {0}, 0}, 0, {{0}}},
-    {{70, 61, 2, 6, 2, 32, 0, {0}, 0}, 0, {{0}}},  // groups of 3 heads
-    {{50, 40, 1, 2, 1, 128, 0, {0}, 0}, 0, {{0}}}, // longer heads, full and padded
-    {{40, 30, 1, 2, 1, 80, 0, {0}, 0}, 0, {{0}}},
-    {{37, 13, 1, 2, 1, 256, 0, {0}, 0}, 0, {{0}}},
-    {{20, 0, 1, 1, 1, 130, 0, {0}, 0}, 0, {{0}}},
-    {{150, 20, 3, 4, 2, 80, 0, {0}, 0}, 0, {{0}}},
-    {{65, 31, 2, 3, 1, 40, 0, {0}, 0}, 0, {{0}}},
-    {{100, 28, 3, 8, 1, 32, 0, {0}, 0}, 0, {{0}}}, // all heads on one key head
-    {{40, 100, 2, 71, 1, 2, 0, {0}, 0}, 0, {{0}}}, // rows of a token cross query blocks
-    {{129, 63, 1, 4, 2, 32, 0, {0}, 0}, 0, {{0}}},
-    {{40, 100, 1, 4, 2, 64, 0, {0}, 0}, 1, {{100, 40}}},        // no gradient for the prefix
-    {{70, 60, 2, 2, 1, 16, 0, {0}, 0}, 2, {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
-    {{150, 130, 1, 4, 4, 80, 0, {0}, 0}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
-    {{64, 64, 1, 2, 1, 128, 0, {0}, 0}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
-    {{40, 40, 1, 2, 1, 32, 0, {0}, 0}, 2, {{10, 0}, {30, 12}}},             // an empty one
-    {{50, 100, 1, 2, 2, 64, 0, {0}, 0}, 1, {{130, 0}}},
-    {{129, 63, 2, 8, 2, 128, 0, {0}, 0}, 2, {{1, 31}, {62, 66}}},
-    {{300, 211, 2, 4, 2, 32, 0, {0}, 0}, 2, {{1, 105}, {210, 151}}},
-    {{300, 211, 1, 14, 2, 64, 0, {0}, 0}, 0, {{0}}},
-    {{513, 1, 1, 4, 4, 64, 0, {0}, 0}, 1, {{1, 513}}},
+    {{1, 0, 1, 1, 1, 2, 0, {0}, 0, 0}, 0, {{0}}},
+    {{1, 0, 3, 4, 2, 16, 0, {0}, 0, 0}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 0, {0}, 0, 0}, 0, {{0}}}, // one query against a prefix
+    {{1, 300, 1, 8, 1, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{1, 70, 1, 8, 2, 128, 0, {0}, 0, 0}, 1, {{0, 50}}},
+    {{5, 3, 3, 14, 2, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{9, 5, 7, 4, 2, 6, 0, {0}, 0, 0}, 0, {{0}}},  // head_dim that is no multiple of 4
+    {{9, 5, 19, 4, 2, 6, 0, {0}, 0, 0}, 0, {{0}}}, // more pairs than the CPU runs at a time
+    {{32, 0, 1, 2, 2, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{64, 0, 1, 2, 1, 64, 0, {0}, 0, 0}, 0, {{0}}},  // one tile
+    {{65, 0, 1, 2, 1, 64, 0, {0}, 0, 0}, 0, {{0}}},  // and one key more
+    {{128, 0, 1, 2, 1, 16, 0, {0}, 0, 0}, 0, {{0}}}, // several
+    {{257, 0, 1, 4, 4, 16, 0, {0}, 0, 0}, 0, {{0}}},
+    {{70, 61, 2, 6, 2, 32, 0, {0}, 0, 0}, 0, {{0}}},  // groups of 3 heads
+    {{50, 40, 1, 2, 1, 128, 0, {0}, 0, 0}, 0, {{0}}}, // longer heads, full and padded
+    {{40, 30, 1, 2, 1, 80, 0, {0}, 0, 0}, 0, {{0}}},
+    {{37, 13, 1, 2, 1, 256, 0, {0}, 0, 0}, 0, {{0}}},
+    {{20, 0, 1, 1, 1, 130, 0, {0}, 0, 0}, 0, {{0}}},
+    {{150, 20, 3, 4, 2, 80, 0, {0}, 0, 0}, 0, {{0}}},
+    {{65, 31, 2, 3, 1, 40, 0, {0}, 0, 0}, 0, {{0}}},
+    {{100, 28, 3, 8, 1, 32, 0, {0}, 0, 0}, 0, {{0}}}, // all heads on one key head
+    {{40, 100, 2, 71, 1, 2, 0, {0}, 0, 0}, 0, {{0}}}, // rows of a token cross query blocks
+    {{129, 63, 1, 4, 2, 32, 0, {0}, 0, 0}, 0, {{0}}},
+    {{40, 100, 1, 4, 2, 64, 0, {0}, 0, 0}, 1, {{100, 40}}}, // no gradient for the prefix
+    {{70, 60, 2, 2, 1, 16, 0, {0}, 0, 0},
+     2,
+     {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
+    {{150, 130, 1, 4, 4, 80, 0, {0}, 0, 0}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
+    {{64, 64, 1, 2, 1, 128, 0, {0}, 0, 0}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
+    {{40, 40, 1, 2, 1, 32, 0, {0}, 0, 0}, 2, {{10, 0}, {30, 12}}},             // an empty one
+    {{50, 100, 1, 2, 2, 64, 0, {0}, 0, 0}, 1, {{130, 0}}},
+    {{129, 63, 2, 8, 2, 128, 0, {0}, 0, 0}, 2, {{1, 31}, {62, 66}}},
+    {{300, 211, 2, 4, 2, 32, 0, {0}, 0, 0}, 2, {{1, 105}, {210, 151}}},
+    {{300, 211, 1, 14, 2, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{513, 1, 1, 4, 4, 64, 0, {0}, 0, 0}, 1, {{1, 513}}},
     // Beyond one block of queries and one of keys.
-    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64, 0, {0}, 0}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64, 0, {0}, 0}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64, 0, {0}, 0}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES / 4, 2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1, 1, 4, 2, 64, 0, {0}, 0},
+    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64, 0, {0}, 0, 0}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES / 4,
+      2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1,
+      1,
+      4,
+      2,
+      64,
+      0,
+      {0},
+      0,
+      0},
      1,
      {{CUDA_ATTENTION_KEYS / 2, CUDA_ATTENTION_KEYS}}},
-    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64, 0, {0}, 0},
+    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64, 0, {0}, 0, 0},
      2,
      {{33, 33}, {100, 2 * CUDA_ATTENTION_QUERIES + 1}}},
     // Some of the keys: all for every query, for some, one key, and a tile and a remainder.
-    {{37, 100, 1, 4, 2, 64, 64, {0}, 0}, 0, {{0}}},
-    {{70, 90, 2, 6, 2, 32, 91, {0}, 0}, 0, {{0}}},
-    {{70, 20, 2, 4, 2, 32, 50, {0}, 0}, 0, {{0}}},
-    {{130, 3, 1, 4, 1, 80, 70, {0}, 0}, 2, {{1, 31}, {60, 10}}},
-    {{5, 3, 3, 2, 2, 16, 1, {0}, 0}, 0, {{0}}},
-    {{1, 70, 2, 4, 2, 32, 33, {0}, 0}, 1, {{3, 20}}},
-    {{200, 300, 1, 4, 2, 128, 129, {0}, 0}, 1, {{100, 29}}},
-    {{64, 0, 1, 2, 1, 64, 40, {0}, 0}, 0, {{0}}},
+    {{37, 100, 1, 4, 2, 64, 64, {0}, 0, 0}, 0, {{0}}},
+    {{70, 90, 2, 6, 2, 32, 91, {0}, 0, 0}, 0, {{0}}},
+    {{70, 20, 2, 4, 2, 32, 50, {0}, 0, 0}, 0, {{0}}},
+    {{130, 3, 1, 4, 1, 80, 70, {0}, 0, 0}, 2, {{1, 31}, {60, 10}}},
+    {{5, 3, 3, 2, 2, 16, 1, {0}, 0, 0}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 33, {0}, 0, 0}, 1, {{3, 20}}},
+    {{200, 300, 1, 4, 2, 128, 129, {0}, 0, 0}, 1, {{100, 29}}},
+    {{64, 0, 1, 2, 1, 64, 40, {0}, 0, 0}, 0, {{0}}},
     // Blocks of queries, of keys, and what those leave of a tile; a tile, and less than that.
-    {{2 * CUDA_ATTENTION_QUERIES + 1, 3 * CUDA_ATTENTION_KEYS, 1, 4, 2, 32, 2 * CUDA_ATTENTION_KEYS, {0}, 0},
+    {{2 * CUDA_ATTENTION_QUERIES + 1, 3 * CUDA_ATTENTION_KEYS, 1, 4, 2, 32, 2 * CUDA_ATTENTION_KEYS, {0}, 0, 0},
      0,
      {{0}}},
     {{CUDA_ATTENTION_QUERIES + 3,
@@ -79,22 +90,36 @@ static const struct problem problems[] = {
       16,
       CUDA_ATTENTION_KEYS + 2 * CUDA_ATTENTION_TILE + 3,
       {0},
+      0,
       0},
      2,
      {{1, CUDA_ATTENTION_TILE}, {CUDA_ATTENTION_KEYS + 1, 2 * CUDA_ATTENTION_TILE + 1}}},
-    {{9, 300, 1, 4, 4, 64, 2 * CUDA_ATTENTION_TILE + 1, {0}, 0}, 1, {{0, 2 * CUDA_ATTENTION_TILE}}},
-    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE, {0}, 0}, 0, {{0}}},
-    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE - 1, {0}, 0}, 0, {{0}}},
+    {{9, 300, 1, 4, 4, 64, 2 * CUDA_ATTENTION_TILE + 1, {0}, 0, 0}, 1, {{0, 2 * CUDA_ATTENTION_TILE}}},
+    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE, {0}, 0, 0}, 0, {{0}}},
+    {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE - 1, {0}, 0, 0}, 0, {{0}}},
     // Keys that a forward cuts into ranges, in parts.
-    {{CUDA_ATTENTION_TILE, 44 * CUDA_ATTENTION_TILE + 5, 1, 4, 2, 64, 0, {0}, 0}, 1, {{3, 5}}},
-    {{CUDA_ATTENTION_TILE, 48 * CUDA_ATTENTION_TILE, 2, 2, 2, 32, 40 * CUDA_ATTENTION_TILE, {0}, 0}, 1, {{3, 5}}},
+    {{CUDA_ATTENTION_TILE, 44 * CUDA_ATTENTION_TILE + 5, 1, 4, 2, 64, 0, {0}, 0, 0}, 1, {{3, 5}}},
+    {{CUDA_ATTENTION_TILE, 48 * CUDA_ATTENTION_TILE, 2, 2, 2, 32, 40 * CUDA_ATTENTION_TILE, {0}, 0, 0},
+     1,
+     {{3, 5}}},
     // More segments than one launch of CUDA's own kernels takes.
-    {{10, 80, 1, 1, 1, 16, 0, {0}, 0},
+    {{10, 80, 1, 1, 1, 16, 0, {0}, 0, 0},
      SEGMENTS_MAX,
      {{0, 1},  {2, 1},  {4, 1},  {6, 1},  {8, 1},  {10, 1}, {12, 1}, {14, 1}, {16, 1}, {18, 1},
       {20, 1}, {22, 1}, {24, 1}, {26, 1}, {28, 1}, {30, 1}, {32, 1}, {34, 1}, {36, 1}, {38, 1},
       {40, 1}, {42, 1}, {44, 1}, {46, 1}, {48, 1}, {50, 1}, {52, 1}, {54, 1}, {56, 1}, {58, 1},
       {60, 1}, {62, 1}, {64, 1}, {66, 1}, {68, 1}, {70, 1}, {72, 1}, {74, 1}, {76, 1}, {78, 1}}},
+    // Values of fewer numbers than keys have, and of more: latent attention's, tiles of one width and of two,
+    // padded.
+    {{70, 61, 2, 4, 4, 192, 0, {0}, 0, 128}, 0, {{0}}},
+    {{129, 63, 1, 4, 2, 48, 0, {0}, 0, 32}, 2, {{1, 31}, {62, 66}}},
+    {{40, 100, 2, 6, 2, 20, 0, {0}, 0, 12}, 1, {{100, 40}}},
+    {{65, 31, 1, 2, 1, 32, 0, {0}, 0, 80}, 0, {{0}}},
+    {{37, 13, 1, 2, 2, 160, 0, {0}, 0, 100}, 0, {{0}}},
+    {{70, 90, 2, 4, 4, 24, 91, {0}, 0, 16}, 2, {{1, 31}, {60, 10}}},
+    {{300, 211, 1, 4, 4, 24, 0, {0}, 0, 16}, 0, {{0}}},
+    {{20, 0, 1, 1, 1, 130, 0, {0}, 0, 200}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 0, {0}, 0, 16}, 0, {{0}}},
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
@@ -110,10 +135,10 @@ static double growth(struct attention_shape s)
     return 32 + 4 * sqrt((double)s.head_dim) + sqrt((double)(s.start + s.queries));
 }
 
-static struct operand *cache(struct cases *c, const struct attention *a, const char *name)
+static struct operand *cache(struct cases *c, const struct attention *a, size_t cols, const char *name)
 {
-    struct operand *o = case_random(c, a->keys + UNSEEN, a->k_cols, 1, name);
-    for (size_t i = a->keys * a->k_cols; i < (a->keys + UNSEEN) * a->k_cols; i++)
+    struct operand *o = case_random(c, a->keys + UNSEEN, cols, 1, name);
+    for (size_t i = a->keys * cols; i < (a->keys + UNSEEN) * cols; i++)
         o->values[i] = NAN;
     return o;
 }
@@ -149,7 +174,9 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
                           .rows = s.queries * s.batch,
                           .keys = attention_keys(s) * s.batch,
                           .q_cols = s.heads * s.head_dim,
+                          .o_cols = s.heads * attention_value_dim(s),
                           .k_cols = s.kv_heads * s.head_dim,
+                          .v_cols = s.kv_heads * attention_value_dim(s),
                           .segment_count = p->segment_count,
                           .segments = {{0, attention_keys(s)}}};
     if (a.segment_count == 0)
@@ -161,9 +188,9 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
     if (m.document)
         set_documents(c, &a, m);
     a.q = case_random(c, a.rows, a.q_cols, q_deviation, "q");
-    a.k = cache(c, &a, "k");
-    a.v = cache(c, &a, "v");
-    a.o = case_output(c, a.rows, a.q_cols);
+    a.k = cache(c, &a, a.k_cols, "k");
+    a.v = cache(c, &a, a.v_cols, "v");
+    a.o = case_output(c, a.rows, a.o_cols);
     a.logsumexp = case_output_in(c, case_sums(c), a.rows, s.heads);
     return a;
 }
@@ -231,18 +258,18 @@ enum write { OVER_NAN, OVER_GRAD_O, ADDED };
 
 static void make_gradients(struct cases *c, struct attention *a, enum write write, enum dtype dtype)
 {
-    a->grad_o = case_random(c, a->rows, a->q_cols, 1, "grad_o");
-    a->grad_q = write == OVER_GRAD_O ? a->grad_o
-                : write == ADDED     ? case_random(c, a->rows, a->q_cols, 1, "grad_q")
-                                     : case_output(c, a->rows, a->q_cols);
+    a->grad_o = case_random(c, a->rows, a->o_cols, 1, "grad_o");
+    a->grad_q = write == OVER_GRAD_O && a->o_cols == a->q_cols ? a->grad_o
+                : write == ADDED                               ? case_random(c, a->rows, a->q_cols, 1, "grad_q")
+                                                               : case_output(c, a->rows, a->q_cols);
     for (size_t i = 0; i < a->segment_count; i++) {
         size_t rows = a->segments[i].count * a->s.batch;
         a->grad_k[i] = case_random_in(c, dtype, rows, a->k_cols, 1, "grad_k");
-        a->grad_v[i] = case_random_in(c, dtype, rows, a->k_cols, 1, "grad_v");
-        for (size_t j = 0; j < rows * a->k_cols; j++) { // what is added to
+        a->grad_v[i] = case_random_in(c, dtype, rows, a->v_cols, 1, "grad_v");
+        for (size_t j = 0; j < rows * a->k_cols; j++) // what is added to
             a->grad_k[i]->values[j] = dtype_round(a->grad_k[i]->values[j], dtype);
+        for (size_t j = 0; j < rows * a->v_cols; j++)
             a->grad_v[i]->values[j] = dtype_round(a->grad_v[i]->values[j], dtype);
-        }
     }
     // The backward's inputs from the forward are exact but for the dtypes' rounding.
     struct operand *inputs[] = {a->q, a->k, a->v};
@@ -272,7 +299,7 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
     struct attention a = attention_new(c, p, m, q_deviation, cap);
     make_gradients(c, &a, write, dtype);
     size_t q_count = a.rows * a.q_cols, k_count = a.keys * a.k_cols, at = (size_t)(p - problems);
-    double *grads = calloc(q_count + 2 * k_count + 1, sizeof *grads), *grad_k = grads + q_count;
+    double *grads = calloc(q_count + k_count + a.keys * a.v_cols + 1, sizeof *grads), *grad_k = grads + q_count;
     double *grad_v = grad_k + k_count;
     CHECK(grads);
     run_backward(c, &a, write);
@@ -285,11 +312,11 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
     // A block of queries after another is added to the keys' gradients.
     double blocks = dtype == c->device->ops->dtype ? 1 + by * (double)(p->shape.queries / 8) : 0;
     for (size_t i = 0; i < a.segment_count; i++) {
-        size_t first = a.segments[i].start * a.s.batch * a.k_cols;
-        for (size_t j = 0; j < tensor_count(a.grad_k[i]->tensor); j++) {
-            a.grad_k[i]->values[j] += grad_k[first + j];
-            a.grad_v[i]->values[j] += grad_v[first + j];
-        }
+        size_t row = a.segments[i].start * a.s.batch;
+        for (size_t j = 0; j < tensor_count(a.grad_k[i]->tensor); j++)
+            a.grad_k[i]->values[j] += grad_k[row * a.k_cols + j];
+        for (size_t j = 0; j < tensor_count(a.grad_v[i]->tensor); j++)
+            a.grad_v[i]->values[j] += grad_v[row * a.v_cols + j];
         case_check(c, a.grad_k[i], 2 * by + blocks, max,
                    "grad_k of problem %zu, segment %zu, window %zu, documents of %zu after %zu", at, i, m.window,
                    m.document, m.prefix);
@@ -307,8 +334,8 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
 // sums are the same sums with other rounding errors.
 static void check_bits(struct cases *c, size_t head_dim)
 {
-    const struct problem one = {{100, 90, 1, 4, 2, head_dim, 0, {0}, 0}, 0, {{0}}};
-    const struct problem two = {{100, 90, 1, 4, 2, head_dim, 0, {0}, 0}, 2, {{10, 33}, {70, 90}}};
+    const struct problem one = {{100, 90, 1, 4, 2, head_dim, 0, {0}, 0, 0}, 0, {{0}}};
+    const struct problem two = {{100, 90, 1, 4, 2, head_dim, 0, {0}, 0, 0}, 2, {{10, 33}, {70, 90}}};
     struct attention all = attention_new(c, &one, unmasked, 1, 0), some = attention_new(c, &two, unmasked, 1, 0);
     struct attention *both[] = {&all, &some};
     double *found[2][2], *q[3];
@@ -392,16 +419,19 @@ void attention_backward_cases(struct cases *c)
 
 // ---- merge
 
-// Against the formula; of no keys on either side; logsumexps that no exponential holds.
+// Against the formula, in the device's dtype and in its sums'; of no keys on either side; logsumexps that no
+// exponential holds.
 void attention_merge_cases(struct cases *c)
 {
     static const size_t shapes[][3] = {{1, 1, 1}, {3, 2, 6}, {37, 4, 64}, {65, 3, 80}, {300, 8, 128}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        size_t n = shapes[i][0], heads = shapes[i][1], dim = shapes[i][2];
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < kinds * (sizeof shapes / sizeof *shapes); i++) {
+        size_t n = shapes[i / kinds][0], heads = shapes[i / kinds][1], dim = shapes[i / kinds][2], kind = i % kinds;
         if (case_is_too_large(c, (double)(n * heads * dim)))
             continue;
         c->offset = i % 2;
-        struct operand *o = case_random(c, n, heads * dim, 1, "o"),
+        struct operand *o = case_random_in(c, dtypes[kind], n, heads * dim, 1, "o"),
                        *other = case_random(c, n, heads * dim, 1, "other");
         struct operand *statistic = case_random_in(c, case_sums(c), n, heads, 3, "logsumexp");
         struct operand *other_statistic = case_random_in(c, case_sums(c), n, heads, 3, "other logsumexp");

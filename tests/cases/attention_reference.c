@@ -100,10 +100,11 @@ void attention_forward_reference(const struct attention *a, double *o, double *l
         double *row = malloc((s.start + s.queries) * sizeof *row);
         CHECK(row);
         size_t count = probabilities(a, t, b, h, row, &logsumexp[i]);
-        memset(o + i * s.head_dim, 0, s.head_dim * sizeof *o);
+        size_t dim = attention_value_dim(s);
+        memset(o + i * dim, 0, dim * sizeof *o);
         for (size_t j = 0; j < count; j++) {
             size_t key = (j * s.batch + b) * s.kv_heads + h / (s.heads / s.kv_heads);
-            add(o + i * s.head_dim, row[j], a->v->values + key * s.head_dim, s.head_dim);
+            add(o + i * dim, row[j], a->v->values + key * dim, dim);
         }
         free(row);
     }
@@ -113,22 +114,23 @@ void attention_forward_reference(const struct attention *a, double *o, double *l
 static void grad_queries(const struct attention *a, double *grad_q, double *logsumexp, double *delta)
 {
     struct attention_shape s = a->s;
-    size_t dim = s.head_dim;
+    size_t dim = s.head_dim, values = attention_value_dim(s);
 #pragma omp parallel for schedule(dynamic)
     for (size_t i = 0; i < s.queries * s.batch * s.heads; i++) {
         size_t h = i % s.heads, b = i / s.heads % s.batch, t = i / s.heads / s.batch,
                g = h / (s.heads / s.kv_heads);
-        const double *grad_o = a->grad_o->values + i * dim;
+        const double *grad_o = a->grad_o->values + i * values;
         double *row = malloc((s.start + s.queries) * sizeof *row);
         CHECK(row);
         size_t count = probabilities(a, t, b, h, row, &logsumexp[i]);
-        delta[i] = dot(grad_o, a->o->values + i * dim, dim);
+        delta[i] = dot(grad_o, a->o->values + i * values, values);
         for (size_t j = 0; j < count; j++) {
-            size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
-            double x = dot(a->q->values + i * dim, a->k->values + key, dim) / sqrt((double)dim);
-            double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta[i]) * score_slope(a, x);
+            size_t key = (j * s.batch + b) * s.kv_heads + g;
+            const double *k = a->k->values + key * dim, *v = a->v->values + key * values;
+            double x = dot(a->q->values + i * dim, k, dim) / sqrt((double)dim);
+            double grad_score = row[j] * (dot(grad_o, v, values) - delta[i]) * score_slope(a, x);
             grad_score /= sqrt((double)dim);
-            add(grad_q + i * dim, grad_score, a->k->values + key, dim);
+            add(grad_q + i * dim, grad_score, k, dim);
         }
         free(row);
     }
@@ -139,19 +141,20 @@ static void grad_keys(const struct attention *a, size_t b, size_t g, struct keys
                       const double *delta, double *grad_k, double *grad_v)
 {
     struct attention_shape s = a->s;
-    size_t group = s.heads / s.kv_heads, dim = s.head_dim;
+    size_t group = s.heads / s.kv_heads, dim = s.head_dim, values = attention_value_dim(s);
     double scale = 1 / sqrt((double)dim);
     for (size_t i = 0; i < s.queries * group; i++) {
         size_t t = i / group, row = (t * s.batch + b) * s.heads + g * group + i % group;
-        const double *q = a->q->values + row * dim, *grad_o = a->grad_o->values + row * dim;
+        const double *q = a->q->values + row * dim, *grad_o = a->grad_o->values + row * values;
         for (size_t j = keys.start; j < keys.start + keys.count && j <= s.start + t; j++) {
-            size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
+            size_t key = (j * s.batch + b) * s.kv_heads + g;
             if (sees(a->mask, s.start + t, j, b)) {
-                double x = dot(q, a->k->values + key, dim) * scale, p = exp(score(a, x) - logsumexp[row]);
-                double grad_score = p * (dot(grad_o, a->v->values + key, dim) - delta[row]) * score_slope(a, x);
+                double x = dot(q, a->k->values + key * dim, dim) * scale, p = exp(score(a, x) - logsumexp[row]);
+                double grad_score =
+                    p * (dot(grad_o, a->v->values + key * values, values) - delta[row]) * score_slope(a, x);
                 grad_score *= scale;
-                add(grad_k + key, grad_score, q, dim);
-                add(grad_v + key, p, grad_o, dim);
+                add(grad_k + key * dim, grad_score, q, dim);
+                add(grad_v + key * values, p, grad_o, values);
             }
         }
     }

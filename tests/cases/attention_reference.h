@@ -19,7 +19,7 @@ struct masking {
 struct attention {
     struct attention_shape s;
     struct masking mask;
-    size_t rows, keys, q_cols, k_cols, segment_count;
+    size_t rows, keys, q_cols, o_cols, k_cols, v_cols, segment_count;
     struct keys segments[SEGMENTS_MAX];
     struct operand *q, *k, *v, *o, *logsumexp, *grad_o, *grad_q;
     struct operand *grad_k[SEGMENTS_MAX], *grad_v[SEGMENTS_MAX];
@@ -31,7 +31,8 @@ size_t masking_prefix(struct masking m, size_t sequence);
 size_t masking_start(struct masking m, size_t token, size_t sequence);
 // Whether every query sees a key: where one does not, the others' gradients alone are defined.
 bool masking_is_seeing(struct attention_shape s, struct masking m);
-// o and logsumexp, [rows, q_cols] and [rows, heads].
+// o and logsumexp, [rows, o_cols] and [rows, heads].
 void attention_forward_reference(const struct attention *a, double *o, double *logsumexp);
-// The gradients of all: grad_q of [rows, q_cols], grad_k and grad_v of [keys, k_cols], which are 0 before.
+// The gradients of all: grad_q of [rows, q_cols], grad_k of [keys, k_cols], grad_v of [keys, v_cols], which are 0
+// before.
 void attention_backward_reference(const struct attention *a, double *grad_q, double *grad_k, double *grad_v);

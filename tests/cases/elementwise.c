@@ -1,5 +1,5 @@
-// Random normals, zero, copy, copy_columns, accumulate, scale and dequantise: lengths of less and more than a
-// thread, a block and a grid take.
+// Random normals, zero, copy, copy_columns, copy_heads, sum_heads, accumulate, scale and dequantise: lengths of
+// less and more than a thread, a block and a grid take.
 #include "tests/cases/cases.h"
 
 static const size_t counts[] = {1, 7, 8, 2049, 4096, 5003, 100003};
@@ -80,6 +80,63 @@ void copy_columns_cases(struct cases *c)
                     dst->values[r * dst_cols + shapes[i].to + j] = src->values[r * src_cols + shapes[i].from + j];
             case_check(c, dst, 0, 0, "%zu columns of %zu into %zu, %s", shapes[i].cols, src_cols, dst_cols,
                        dtype_name(dtypes[kind]));
+            case_end(c);
+        }
+    }
+}
+
+// What heads share: at their ends and between them; all else stays.
+static const struct {
+    size_t rows, heads, head, part, at;
+} shared[] = {{1, 1, 1, 1, 0},    {3, 5, 7, 3, 2},        {2049, 2, 3, 1, 2},
+              {70, 4, 24, 8, 16}, {37, 16, 192, 64, 128}, {9, 3, 90, 70, 20}};
+#define SHARED (sizeof shared / sizeof *shared)
+
+void copy_heads_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < SHARED; i++) {
+        for (size_t kind = 0; kind < kinds; kind++) {
+            size_t rows = shared[i].rows, heads = shared[i].heads, head = shared[i].head, part = shared[i].part;
+            c->offset = (i + kind) % 2;
+            struct operand *src = case_random_in(c, dtypes[kind], rows, part, 1, "src");
+            struct operand *dst = case_random_in(c, dtypes[kind], rows, heads * head, 1, "dst");
+            CASE_RUN(c, op_copy_heads(c->device, dst->tensor, shared[i].at, src->tensor, heads));
+            for (size_t r = 0; r < rows * heads; r++)
+                for (size_t j = 0; j < part; j++)
+                    dst->values[r * head + shared[i].at + j] = src->values[r / heads * part + j];
+            case_check(c, dst, 0, 0, "%zu numbers into %zu heads of %zu, %s", part, heads, head,
+                       dtype_name(dtypes[kind]));
+            case_end(c);
+        }
+    }
+}
+
+// Equal bits of a sum in the order of heads.
+void sum_heads_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < SHARED; i++) {
+        for (size_t kind = 0; kind < kinds * kinds; kind++) {
+            enum dtype from = dtypes[kind / kinds], to = dtypes[kind % kinds];
+            size_t rows = shared[i].rows, heads = shared[i].heads, head = shared[i].head, part = shared[i].part;
+            c->offset = (i + kind) % 2;
+            struct operand *src = case_random_in(c, from, rows, heads * head, 1, "src");
+            struct operand *dst = case_random_in(c, to, rows, part, 1, "dst");
+            CASE_RUN(c, op_sum_heads(c->device, dst->tensor, src->tensor, shared[i].at, heads));
+            for (size_t r = 0; r < rows * part; r++) {
+                double sum = 0;
+                for (size_t h = 0; h < heads; h++) {
+                    size_t at = (r / part * heads + h) * head + shared[i].at + r % part;
+                    sum = dtype_round(sum + dtype_round(src->values[at], from), case_sums(c));
+                }
+                sum = dtype_round(sum + dtype_round(dst->values[r], to), case_sums(c));
+                dst->values[r] = dtype_round(sum, to);
+            }
+            case_check(c, dst, 0, 0, "of %zu heads of %zu, from %s to %s", heads, head, dtype_name(from),
+                       dtype_name(to));
             case_end(c);
         }
     }

@@ -371,7 +371,7 @@ static void test_low_logsumexp(void **state)
     struct status status = {0};
     struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
     assert_non_null(device);
-    struct attention_shape s = {QUERIES_OF, KEYS_OF - QUERIES_OF, 1, 2, 1, DIM, 0, {0}, 0};
+    struct attention_shape s = {QUERIES_OF, KEYS_OF - QUERIES_OF, 1, 2, 1, DIM, 0, {0}, 0, 0};
     struct tensor q = filled(device, QUERIES_OF, 2 * DIM, DTYPE_BF16, ""),
                   o = filled(device, QUERIES_OF, 2 * DIM, DTYPE_BF16, "");
     struct tensor k = filled(device, KEYS_OF, DIM, DTYPE_BF16, ""),
@@ -433,7 +433,7 @@ static const struct attention_shape cut[] = {
     {2 * BLOCK + 3, 64 * (2 * BLOCK + 3), 2, 2, 1, 8, 0, {0}, 0},
     {2 * BLOCK, 6000, 1, 2, 1, 8, 3000, {0}, 0},
 };
-static const struct attention_shape uncut[] = {{TILE, 31 * TILE - 1, 1, 4, 2, 8, 0, {0}, 0},
+static const struct attention_shape uncut[] = {{TILE, 31 * TILE - 1, 1, 4, 2, 8, 0, {0}, 0, 0},
                                                {40 * TILE, 0, 1, 4, 2, 8, 0, {0}, 0},
                                                {5, 3, 1, 4, 2, 8, 1, {0}, 0},
                                                {1, 400, 1, 4, 2, 8, 0, {0}, 0},
@@ -580,7 +580,7 @@ static void test_ranges_of_low_logsumexps(void **state)
     struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
     assert_non_null(device);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct attention_shape s = {TILE, 40 * TILE, 1, 1, 1, 8, cases[i].keys, {0}, 0};
+        const struct attention_shape s = {TILE, 40 * TILE, 1, 1, 1, 8, cases[i].keys, {0}, 0, 0};
         struct tensor k = low_keys(device, s, cases[i].step, cases[i].low);
         struct forward f = forward_of(device, s, k);
         double ones[TILE * 8];

@@ -606,7 +606,7 @@ static void test_longest_heads(void **state)
         setenv("EMULATED_CARD", cases[i].card, 1);
         struct device *device = opened(cases[i].dtype);
         enum dtype sums = cases[i].dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-        struct attention_shape shape = {3, 0, 1, 1, 1, cases[i].head_dim, 0, {0}, 0};
+        struct attention_shape shape = {3, 0, 1, 1, 1, cases[i].head_dim, 0, {0}, 0, 0};
         struct tensor rows[5], logsumexp = tensor_new(device, 3, 1, sums, CATEGORY_ACTIVATIONS);
         for (size_t t = 0; t < 5; t++) {
             rows[t] = tensor_new(device, 3, shape.head_dim, cases[i].dtype, CATEGORY_ACTIVATIONS);

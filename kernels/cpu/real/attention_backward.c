@@ -14,7 +14,7 @@
 // Data that the lanes of one pair share: a query block in both layouts, as right factors, and each lane's part of
 // grad_q.
 struct slot {
-    struct factor q, grad_o;               // [columns, dim], q times q_scale
+    struct factor q, grad_o;               // [columns, dim], q times q_scale; grad_o's dim is that of values
     struct factor q_turned, grad_o_turned; // [dim, columns]
     real *logsumexp, *delta;               // [columns]
     struct view grad_q;                    // [lanes * dim, columns]: grad_q / scale, transposed
@@ -22,60 +22,64 @@ struct slot {
 
 static size_t slot_count(const struct tiling *t)
 {
-    return 2 * t->block_rows * t->dim_stride + (2 + t->lanes) * t->dim * t->row_stride + 2 * t->row_stride;
+    size_t by_dim = (1 + t->lanes) * t->keys.padded + t->values.padded;
+    return t->block_rows * (t->keys.stride + t->values.stride) + by_dim * t->row_stride + 2 * t->row_stride;
 }
 
 // Right factors in the memory of matrices of reals, which is enough when they are packed.
-static struct factor rows_at(const struct tiling *t, real *data)
+static struct factor rows_at(const struct tiling *t, struct width width, real *data)
 {
-    struct view view = {data, t->dim_stride, 1};
+    struct view view = {data, width.stride, 1};
     return tile_factor(t->sums, view, t->block_rows, (void *)data);
 }
-static struct factor turned_at(const struct tiling *t, real *data)
+static struct factor turned_at(const struct tiling *t, struct width width, real *data)
 {
     struct view view = {data, t->row_stride, 1};
-    return tile_factor(t->sums, view, t->dim, (void *)data);
+    return tile_factor(t->sums, view, width.padded, (void *)data);
 }
 
 static struct slot slot_at(const struct tiling *t, real *workspace, size_t index)
 {
-    size_t by_row = t->block_rows * t->dim_stride, by_dim = t->dim * t->row_stride;
-    real *data = workspace + index * slot_count(t);
+    real *q = workspace + index * slot_count(t), *grad_o = q + t->block_rows * t->keys.stride;
+    real *q_turned = grad_o + t->block_rows * t->values.stride;
+    real *grad_o_turned = q_turned + t->keys.padded * t->row_stride;
+    real *logsumexp = grad_o_turned + t->values.padded * t->row_stride;
     return (struct slot){
-        .q = rows_at(t, data),
-        .grad_o = rows_at(t, data + by_row),
-        .q_turned = turned_at(t, data + 2 * by_row),
-        .grad_o_turned = turned_at(t, data + 2 * by_row + by_dim),
-        .logsumexp = data + 2 * by_row + 2 * by_dim,
-        .delta = data + 2 * by_row + 2 * by_dim + t->row_stride,
-        .grad_q = {data + 2 * by_row + 2 * by_dim + 2 * t->row_stride, t->row_stride, 1},
+        .q = rows_at(t, t->keys, q),
+        .grad_o = rows_at(t, t->values, grad_o),
+        .q_turned = turned_at(t, t->keys, q_turned),
+        .grad_o_turned = turned_at(t, t->values, grad_o_turned),
+        .logsumexp = logsumexp,
+        .delta = logsumexp + t->row_stride,
+        .grad_q = {logsumexp + 2 * t->row_stride, t->row_stride, 1},
     };
 }
 
 // Copies a strip of a block's rows to columns [column, column + columns) of two factors, through a buffer if they
 // are packed.
 static void fill_factors(const struct tiling *t, struct block block, size_t column, size_t columns,
-                         struct factor rows, struct factor turned, const stored *source, real factor)
+                         struct width width, struct factor rows, struct factor turned, const stored *source,
+                         real factor)
 {
     bool packed = tile_packs(t->sums);
-    _Alignas(64) real rows_data[packed ? STRIP * t->dim_stride : 1], turned_data[packed ? t->dim * STRIP : 1];
+    _Alignas(64) real rows_data[packed ? STRIP * width.stride : 1], turned_data[packed ? width.padded * STRIP : 1];
     struct factor rows_part = tile_right_at(rows, column, 0), turned_part = tile_right_at(turned, 0, column);
-    struct view rows_tile = packed ? (struct view){rows_data, t->dim_stride, 1} : rows_part.view;
+    struct view rows_tile = packed ? (struct view){rows_data, width.stride, 1} : rows_part.view;
     struct view turned_tile = packed ? (struct view){turned_data, STRIP, 1} : turned_part.view;
     for (size_t c = 0; c < columns; c += TILE_UNIT)
-        gather_rows(t, block.pair, block.row + column + c, view_at(rows_tile, c, 0), view_at(turned_tile, 0, c),
-                    source, factor);
-    tile_pack_right(t->sums, rows_part, rows_tile, columns, t->dim);
-    tile_pack_right(t->sums, turned_part, turned_tile, t->dim, columns);
+        gather_rows(t, block.pair, block.row + column + c, width, view_at(rows_tile, c, 0),
+                    view_at(turned_tile, 0, c), source, factor);
+    tile_pack_right(t->sums, rows_part, rows_tile, columns, width.padded);
+    tile_pack_right(t->sums, turned_part, turned_tile, width.padded, columns);
 }
 
 // Fills a strip of a slot's columns.
 static void slot_fill(const struct tiling *t, struct slot slot, struct block block, size_t column,
                       const stored *grad_o, const stored *o, const real *logsumexp, const stored *q)
 {
-    size_t dim = t->shape.head_dim, columns = min(STRIP, block.columns - column);
-    fill_factors(t, block, column, columns, slot.q, slot.q_turned, q, t->q_scale);
-    fill_factors(t, block, column, columns, slot.grad_o, slot.grad_o_turned, grad_o, 1);
+    size_t dim = t->values.dim, columns = min(STRIP, block.columns - column);
+    fill_factors(t, block, column, columns, t->keys, slot.q, slot.q_turned, q, t->q_scale);
+    fill_factors(t, block, column, columns, t->values, slot.grad_o, slot.grad_o_turned, grad_o, 1);
     for (size_t c = column; c < column + columns; c++) {
         bool filled = c < block.rows;
         size_t index = filled ? query_index(t, block.pair, block.row + c) : 0;
@@ -92,18 +96,18 @@ static void slot_fill(const struct tiling *t, struct slot slot, struct block blo
 static void slot_reduce(const struct tiling *t, struct slot slot, struct block block, size_t column, size_t lanes,
                         stored *grad_q)
 {
-    size_t dim = t->shape.head_dim;
-    _Alignas(64) real sum_data[t->dim * TILE_UNIT], rows_data[TILE_UNIT * t->dim_stride];
-    struct view sum = {sum_data, TILE_UNIT, 1}, rows = {rows_data, t->dim_stride, 1};
+    size_t dim = t->keys.dim;
+    _Alignas(64) real sum_data[t->keys.padded * TILE_UNIT], rows_data[TILE_UNIT * t->keys.stride];
+    struct view sum = {sum_data, TILE_UNIT, 1}, rows = {rows_data, t->keys.stride, 1};
     memset(sum_data, 0, sizeof(sum_data));
     for (size_t i = 0; i < lanes; i++) {
         size_t lane = t->reverse ? lanes - 1 - i : i;
-        struct view part = view_at(slot.grad_q, lane * t->dim, column);
+        struct view part = view_at(slot.grad_q, lane * t->keys.padded, column);
         for (size_t d = 0; d < dim; d++)
             for (size_t c = 0; c < TILE_UNIT; c++)
                 sum_data[d * TILE_UNIT + c] += part.data[d * part.row + c];
     }
-    tile_transpose(rows, sum, t->dim, TILE_UNIT);
+    tile_transpose(rows, sum, t->keys.padded, TILE_UNIT);
     for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++) {
         stored *to = grad_q + query_index(t, block.pair, block.row + column + c) * dim;
         const real *from = rows_data + c * rows.row;
@@ -114,17 +118,18 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
 
 // grad[n] += scale * the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
 // tile: [keys from `key` on, columns], right: [columns, dim], grad: the segment's, which begins at key `start`.
-static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_t first, size_t end, real *grad,
-                        real scale, struct factor tile, size_t key, struct factor right, size_t columns)
+static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_t first, size_t end,
+                        struct width width, real *grad, real scale, struct factor tile, size_t key,
+                        struct factor right, size_t columns)
 {
-    _Alignas(64) real sum_data[t->block_keys * t->dim_stride];
-    struct view sum = {sum_data, t->dim_stride, 1};
-    size_t dim = t->shape.head_dim, row = (first - key) / TILE_UNIT * TILE_UNIT;
-    tile_multiply(sum, false, tile_left_at(tile, row), right, tile_round(end - key - row), t->dim, columns,
+    _Alignas(64) real sum_data[t->block_keys * width.stride];
+    struct view sum = {sum_data, width.stride, 1};
+    size_t dim = width.dim, row = (first - key) / TILE_UNIT * TILE_UNIT;
+    tile_multiply(sum, false, tile_left_at(tile, row), right, tile_round(end - key - row), width.padded, columns,
                   t->sums);
     for (size_t n = first; n < end; n++) {
         real *to = grad + key_index(t, pair, n - start) * dim;
-        const real *from = sum_data + (n - key - row) * t->dim_stride;
+        const real *from = sum_data + (n - key - row) * width.stride;
 #pragma omp simd
         for (size_t d = 0; d < dim; d++)
             to[d] += scale * from[d];
@@ -137,33 +142,33 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
 {
     static const real nothing[MAX_QUERY_ROWS]; // a cap's gradient has taken off delta
     const real *delta = t->cap > 0 ? nothing : slot.delta;
-    size_t dim = t->shape.head_dim;
+    const struct width of_k = t->keys, of_v = t->values;
     size_t all = tile_count(t, &block);
     size_t tiles = all > lane ? ceil_div(all - lane, t->lanes) : 0; // lane, lane + lanes, ...
     _Alignas(64) real p_data[t->block_keys * t->row_stride], ds_data[t->block_keys * t->row_stride];
-    _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    _Alignas(64) real k_data[t->block_keys * of_k.stride], v_data[t->block_keys * of_v.stride];
     // Sides of packed factors, left or right.
-    size_t side_keys = round_up(t->block_keys, STRIP), side_dim = round_up(t->dim, STRIP);
+    size_t side_keys = round_up(t->block_keys, STRIP), side_dim = round_up(max(of_k.padded, of_v.padded), STRIP);
     size_t side_columns = round_up(block.columns, STRIP);
     _Alignas(64) uint16_t keys_room[tile_room(t->sums, side_keys, side_dim)];
     _Alignas(64) uint16_t p_room[tile_room(t->sums, side_keys, side_columns)];
     _Alignas(64) uint16_t ds_room[tile_room(t->sums, side_keys, side_columns)];
     struct view p_tile = {p_data, t->row_stride, 1}, ds_tile = {ds_data, t->row_stride, 1}; // [keys, columns]
-    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};   // [keys, dim]
-    struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
-    memset(grad_q.data, 0, t->dim * t->row_stride * sizeof(real));
+    struct view k_tile = {k_data, of_k.stride, 1}, v_tile = {v_data, of_v.stride, 1};       // [keys, dim]
+    struct view grad_q = view_at(slot.grad_q, lane * of_k.padded, 0);
+    memset(grad_q.data, 0, of_k.padded * t->row_stride * sizeof(real));
     for (size_t j = 0; j < tiles; j++) {
         size_t key = tile_key(t, &block, lane + (t->reverse ? tiles - 1 - j : j) * t->lanes);
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         struct chunks seeing = chunks_of(t, &block, key, keys);
         size_t from = seeing.from, columns = seeing.to - from;
-        struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
-        struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
+        struct view keys_k = keys_at(t, block.pair, key, keys, rows, of_k, k_tile, k);
+        struct view keys_v = keys_at(t, block.pair, key, keys, rows, of_v, v_tile, v);
         struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
-        tile_multiply(p, false, tile_left(t->sums, keys_k, rows, t->dim, keys_room),
-                      tile_right_at(slot.q_turned, 0, from), rows, columns, dim, t->sums);
-        tile_multiply(ds, false, tile_left(t->sums, keys_v, rows, t->dim, keys_room),
-                      tile_right_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->sums);
+        tile_multiply(p, false, tile_left(t->sums, keys_k, rows, of_k.padded, keys_room),
+                      tile_right_at(slot.q_turned, 0, from), rows, columns, of_k.dim, t->sums);
+        tile_multiply(ds, false, tile_left(t->sums, keys_v, rows, of_v.padded, keys_room),
+                      tile_right_at(slot.grad_o_turned, 0, from), rows, columns, of_v.dim, t->sums);
         for (size_t i = 0; t->cap > 0 && i < rows; i++) {
             cap_row(p.data + i * p.row, t->s_scale, t->cap, columns);
             cap_gradient_row(ds.data + i * ds.row, p.data + i * p.row, t->cap, slot.delta + from, columns);
@@ -179,14 +184,14 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
             size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
             if (first >= end)
                 continue;
-            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, t->s_scale, left_ds, key,
+            add_to_keys(t, block.pair, to.start, first, end, of_k, to.grad_k.data, t->s_scale, left_ds, key,
                         tile_right_at(slot.q, from, 0), columns);
-            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, 1, left_p, key,
+            add_to_keys(t, block.pair, to.start, first, end, of_v, to.grad_v.data, 1, left_p, key,
                         tile_right_at(slot.grad_o, from, 0), columns);
         }
         tile_multiply(view_at(grad_q, 0, from), true,
-                      tile_left(t->sums, view_transposed(keys_k), t->dim, keys, keys_room),
-                      tile_right(t->sums, ds, keys, columns, ds_room), t->dim, columns, keys, t->sums);
+                      tile_left(t->sums, view_transposed(keys_k), of_k.padded, keys, keys_room),
+                      tile_right(t->sums, ds, keys, columns, ds_room), of_k.padded, columns, keys, t->sums);
     }
 }
 
@@ -217,9 +222,9 @@ static void backward(const struct tiling *t, stored *grad_q, const struct key_se
 }
 
 // Elements of a bf16 gradient of keys or values: all query blocks are summed in real before one rounding.
-static size_t staged_count(const struct key_segment *segment)
+static size_t staged_count(struct tensor grad)
 {
-    return segment->grad_k.dtype == DTYPE_BF16 ? tensor_count(segment->grad_k) : 0;
+    return grad.dtype == DTYPE_BF16 ? tensor_count(grad) : 0;
 }
 
 static struct tensor stage(struct device *device, real **next, size_t count)
@@ -257,10 +262,12 @@ static void add_to_segment(struct attention_shape shape, const struct key_segmen
                            const real *grad_v)
 {
     const struct key_rounding *how = &segment->rounding;
-    uint64_t first = (how->origin + segment->start) * shape.batch * key_rounding_groups(segment->grad_k.cols);
+    size_t row = (how->origin + segment->start) * shape.batch;
+    uint64_t first_k = row * key_rounding_groups(segment->grad_k.cols);
+    uint64_t first_v = row * key_rounding_groups(segment->grad_v.cols);
     if (how->stochastic) {
-        add_stochastic(segment->grad_k, grad_k, key_rounding_of(how, how->grad_k, shape.start, first));
-        add_stochastic(segment->grad_v, grad_v, key_rounding_of(how, how->grad_v, shape.start, first));
+        add_stochastic(segment->grad_k, grad_k, key_rounding_of(how, how->grad_k, shape.start, first_k));
+        add_stochastic(segment->grad_v, grad_v, key_rounding_of(how, how->grad_v, shape.start, first_v));
     } else {
         add_staged(segment->grad_k, grad_k);
         add_staged(segment->grad_v, grad_v);
@@ -277,17 +284,17 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
     real *next = (real *)workspace.data + t.slots * slot_count(&t);
     struct key_segment *to = malloc((segment_count + 1) * sizeof *to);
     for (size_t i = 0; i < segment_count; i++) {
-        size_t count = staged_count(&segments[i]);
+        size_t of_k = staged_count(segments[i].grad_k), of_v = staged_count(segments[i].grad_v);
         to[i] = segments[i];
-        if (count) {
-            to[i].grad_k = stage(device, &next, count);
-            to[i].grad_v = stage(device, &next, count);
+        if (of_k) {
+            to[i].grad_k = stage(device, &next, of_k);
+            to[i].grad_v = stage(device, &next, of_v);
         }
     }
     backward(&t, grad_q.data, to, segment_count, grad_o.data, o.data, logsumexp.data, q.data, k.data, v.data,
              workspace.data);
     for (size_t i = 0; i < segment_count; i++)
-        if (staged_count(&segments[i]))
+        if (staged_count(segments[i].grad_k))
             add_to_segment(shape, &segments[i], to[i].grad_k.data, to[i].grad_v.data);
     free(to);
 }
@@ -298,6 +305,6 @@ size_t NAME(attention_backward_workspace)(const struct device *device, struct at
     struct tiling t = tiling_of(shape, false);
     size_t count = t.slots * slot_count(&t);
     for (size_t i = 0; i < segment_count; i++)
-        count += 2 * staged_count(&segments[i]);
+        count += staged_count(segments[i].grad_k) + staged_count(segments[i].grad_v);
     return count * sizeof(real);
 }

@@ -51,24 +51,25 @@ static void softmax_step(struct view s, real scale, size_t rows, size_t from, si
 static void forward_block(const struct tiling *t, struct block block, stored *o, real *logsumexp, const stored *q,
                           const stored *k, const stored *v)
 {
-    size_t dim = t->shape.head_dim;
-    _Alignas(64) real rows_data[TILE_UNIT * t->dim_stride];
-    _Alignas(64) real q_data[t->dim * t->row_stride], o_data[t->dim * t->row_stride];
+    const struct width of_k = t->keys, of_v = t->values;
+    struct width longer = of_k.padded > of_v.padded ? of_k : of_v;
+    _Alignas(64) real rows_data[TILE_UNIT * longer.stride];
+    _Alignas(64) real q_data[of_k.padded * t->row_stride], o_data[of_v.padded * t->row_stride];
     _Alignas(64) real s_data[t->block_keys * t->row_stride];
-    _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    _Alignas(64) real k_data[t->block_keys * of_k.stride], v_data[t->block_keys * of_v.stride];
     _Alignas(64) real maximum[MAX_QUERY_ROWS], sum[MAX_QUERY_ROWS];
-    _Alignas(64) uint16_t q_room[tile_room(t->sums, block.columns, t->dim)];
+    _Alignas(64) uint16_t q_room[tile_room(t->sums, block.columns, of_k.padded)];
     _Alignas(64) uint16_t p_room[tile_room(t->sums, block.columns, t->block_keys)];
-    _Alignas(64) uint16_t k_room[tile_room(t->sums, t->block_keys, t->dim)];
-    _Alignas(64) uint16_t v_room[tile_room(t->sums, t->dim, t->block_keys)];
-    struct view rows_tile = {rows_data, t->dim_stride, 1};                                // [TILE_UNIT, dim]
+    _Alignas(64) uint16_t k_room[tile_room(t->sums, t->block_keys, of_k.padded)];
+    _Alignas(64) uint16_t v_room[tile_room(t->sums, of_v.padded, t->block_keys)];
+    struct view rows_tile = {rows_data, longer.stride, 1};                                // [TILE_UNIT, longer]
     struct view q_tile = {q_data, t->row_stride, 1}, o_tile = {o_data, t->row_stride, 1}; // [dim, columns]
     struct view s_tile = {s_data, t->row_stride, 1};                                      // [keys, columns]
-    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1}; // [keys, dim]
+    struct view k_tile = {k_data, of_k.stride, 1}, v_tile = {v_data, of_v.stride, 1};     // [keys, dim]
 
     for (size_t c = 0; c < block.columns; c += TILE_UNIT)
-        gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->q_scale);
-    struct factor queries = tile_right(t->sums, q_tile, t->dim, block.columns, q_room);
+        gather_rows(t, block.pair, block.row + c, of_k, rows_tile, view_at(q_tile, 0, c), q, t->q_scale);
+    struct factor queries = tile_right(t->sums, q_tile, of_k.padded, block.columns, q_room);
     memset(o_data, 0, sizeof(o_data));
     for (size_t c = 0; c < block.columns; c++)
         maximum[c] = REAL_LOWEST, sum[c] = 0;
@@ -79,27 +80,27 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         struct chunks seeing = chunks_of(t, &block, key, keys);
         size_t from = seeing.from, columns = seeing.to - from;
-        struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
-        struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
+        struct view keys_k = keys_at(t, block.pair, key, keys, rows, of_k, k_tile, k);
+        struct view keys_v = keys_at(t, block.pair, key, keys, rows, of_v, v_tile, v);
         struct view seen = view_at(s_tile, 0, from);
-        tile_multiply(seen, false, tile_left(t->sums, keys_k, rows, t->dim, k_room),
-                      tile_right_at(queries, 0, from), rows, columns, dim, t->sums);
+        tile_multiply(seen, false, tile_left(t->sums, keys_k, rows, of_k.padded, k_room),
+                      tile_right_at(queries, 0, from), rows, columns, of_k.dim, t->sums);
         for (size_t i = 0; t->cap > 0 && i < rows; i++)
             cap_row(seen.data + i * seen.row, t->s_scale, t->cap, columns);
         mask(t, &block, key, rows, seeing, s_tile);
-        softmax_step(s_tile, t->exp_scale, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
+        softmax_step(s_tile, t->exp_scale, rows, from, seeing.to, maximum, sum, o_tile, of_v.padded);
         tile_multiply(view_at(o_tile, 0, from), true,
-                      tile_left(t->sums, view_transposed(keys_v), t->dim, keys, v_room),
-                      tile_right(t->sums, seen, keys, columns, p_room), t->dim, columns, keys, t->sums);
+                      tile_left(t->sums, view_transposed(keys_v), of_v.padded, keys, v_room),
+                      tile_right(t->sums, seen, keys, columns, p_room), of_v.padded, columns, keys, t->sums);
     }
     for (size_t c = 0; c < block.rows; c++) {
         if (c % TILE_UNIT == 0)
-            tile_transpose(rows_tile, view_at(o_tile, 0, c), t->dim, TILE_UNIT);
+            tile_transpose(rows_tile, view_at(o_tile, 0, c), of_v.padded, TILE_UNIT);
         size_t index = query_index(t, block.pair, block.row + c);
         const real *from = rows_data + c % TILE_UNIT * rows_tile.row;
-        for (size_t d = 0; d < dim; d++)
+        for (size_t d = 0; d < of_v.dim; d++)
             // Columns from rows on pad the last tile; sum is set for all. NOLINTNEXTLINE(clang-analyzer-core.*)
-            o[index * dim + d] = store(sum[c] == 0 ? 0 : from[d] / sum[c]);
+            o[index * of_v.dim + d] = store(sum[c] == 0 ? 0 : from[d] / sum[c]);
         logsumexp[index] = maximum[c] + (real)log((double)sum[c]);
     }
 }

@@ -5,7 +5,7 @@
 void NAME(attention_merge)(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
                            struct tensor other_logsumexp)
 {
-    stored *po = o.data;
+    struct accumulator sum = accumulator_of(o);
     const stored *other = other_o.data;
     real *statistic = logsumexp.data;
     const real *other_statistic = other_logsumexp.data;
@@ -15,7 +15,7 @@ void NAME(attention_merge)(struct device *device, struct tensor o, struct tensor
         double a = statistic[h], b = other_statistic[h], m = fmax(a, b) + log1p(exp(-fabs(a - b)));
         real factor = (real)exp(a - m), other_factor = (real)exp(b - m);
         for (size_t d = h * dim; d < (h + 1) * dim; d++)
-            po[d] = store(factor * load(po[d]) + other_factor * load(other[d]));
+            accumulator_set(sum, d, factor * accumulator_get(sum, d) + other_factor * load(other[d]));
         statistic[h] = (real)m;
     }
 }

@@ -19,25 +19,29 @@ enum {
     STRIP = 2 * TILE_UNIT, // columns gathered at once: the matrix unit's terms in bf16
 };
 
+// A head's row: its numbers, the columns of tiles that hold it, and what is between rows of such tiles.
+struct width {
+    size_t dim, padded, stride;
+};
+
 struct tiling {
     struct attention_shape shape;
     real scale; // 1 / sqrt(head_dim)
     real q_scale,
         s_scale; // the scale is applied to gathered queries or to their products with keys; the other factor is 1
     real cap;    // of scores; 0: none
-    real exp_scale;           // of scores as the softmax reads them: s_scale, or 1 when a cap has applied it
-    size_t group, pairs;      // query heads per key head; sequences * key heads
-    size_t rows, blocks;      // of one pair
-    size_t dim;               // head_dim, padded
-    size_t block_rows;        // rows of a query block: the columns of a tile
-    size_t block_keys;        // keys of a key block: the rows of a tile
-    size_t dim_stride;        // between rows of tiles [.., dim]
-    size_t row_stride;        // between rows of tiles [.., block_rows]
-    size_t column_unit;       // columns of tiles begin at multiples of it, the unit of products' terms
-    size_t slots, lanes;      // backward: pairs at once, partial sums of each pair's grad_q
-    bool reverse, accumulate; // order of sums; backward: into grad_q
-    enum tile_sums sums;      // of products
-    bool masked;              // beyond the causal mask
+    real exp_scale;            // of scores as the softmax reads them: s_scale, or 1 when a cap has applied it
+    size_t group, pairs;       // query heads per key head; sequences * key heads
+    size_t rows, blocks;       // of one pair
+    struct width keys, values; // of a head's row of q and k, and of v and o
+    size_t block_rows;         // rows of a query block: the columns of a tile
+    size_t block_keys;         // keys of a key block: the rows of a tile
+    size_t row_stride;         // between rows of tiles [.., block_rows]
+    size_t column_unit;        // columns of tiles begin at multiples of it, the unit of products' terms
+    size_t slots, lanes;       // backward: pairs at once, partial sums of each pair's grad_q
+    bool reverse, accumulate;  // order of sums; backward: into grad_q
+    enum tile_sums sums;       // of products
+    bool masked;               // beyond the causal mask
 };
 
 // One query block of one pair.
@@ -76,6 +80,11 @@ static inline size_t round_up(size_t a, size_t b)
     return ceil_div(a, b) * b;
 }
 
+static inline struct width width_of(size_t dim)
+{
+    return (struct width){dim, tile_round(dim), tile_stride(tile_round(dim))};
+}
+
 static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
@@ -86,17 +95,18 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
     t.exp_scale = s.cap > 0 ? 1 : t.s_scale;
     t.column_unit = tile_packs(t.sums) ? STRIP : TILE_UNIT;
     t.masked = attention_is_masked(s);
-    CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.value_dim <= MAX_HEAD_DIM);
+    CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     t.group = s.heads / s.kv_heads;
     t.pairs = s.batch * s.kv_heads;
     t.rows = s.queries * t.group;
-    t.dim = tile_round(s.head_dim);
-    size_t rows = min(MAX_QUERY_ROWS, QUERY_BLOCK_BYTES / (t.dim * sizeof(real)) / TILE_UNIT * TILE_UNIT);
-    size_t keys = min(MAX_KEYS, KEY_BLOCK_BYTES / (t.dim * sizeof(real)) / TILE_UNIT * TILE_UNIT);
+    t.keys = width_of(s.head_dim), t.values = width_of(attention_value_dim(s));
+    size_t row_bytes = max(t.keys.padded, t.values.padded) * sizeof(real);
+    size_t rows = min(MAX_QUERY_ROWS, QUERY_BLOCK_BYTES / row_bytes / TILE_UNIT * TILE_UNIT);
+    size_t keys = min(MAX_KEYS, KEY_BLOCK_BYTES / row_bytes / TILE_UNIT * TILE_UNIT);
     t.block_rows = min(max(rows, TILE_UNIT), tile_round(max(t.rows, 1)));
     t.block_keys = max(keys, TILE_UNIT);
     t.blocks = ceil_div(t.rows, t.block_rows);
-    t.dim_stride = tile_stride(t.dim);
     t.row_stride = tile_stride(t.block_rows);
     t.slots = ceil_div(t.pairs, max(ceil_div(t.pairs, UNITS), 1));
     t.lanes = ceil_div(UNITS, max(t.slots, 1));
@@ -197,29 +207,28 @@ static inline struct chunks chunks_of(const struct tiling *t, const struct block
 
 // tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero beyond the last
 // row.
-static inline void gather_rows(const struct tiling *t, size_t pair, size_t row, struct view tile,
-                               struct view turned, const stored *source, real factor)
+static inline void gather_rows(const struct tiling *t, size_t pair, size_t row, struct width width,
+                               struct view tile, struct view turned, const stored *source, real factor)
 {
-    size_t dim = t->shape.head_dim;
     for (size_t i = 0; i < TILE_UNIT; i++) {
         real *to = tile.data + i * tile.row;
-        size_t count = row + i < t->rows ? dim : 0;
-        const stored *from = source + (count ? query_index(t, pair, row + i) * dim : 0);
+        size_t count = row + i < t->rows ? width.dim : 0;
+        const stored *from = source + (count ? query_index(t, pair, row + i) * width.dim : 0);
         for (size_t d = 0; d < count; d++)
             to[d] = factor * load(from[d]);
-        memset(to + count, 0, (t->dim - count) * sizeof(real));
+        memset(to + count, 0, (width.padded - count) * sizeof(real));
     }
-    tile_transpose(turned, tile, TILE_UNIT, t->dim);
+    tile_transpose(turned, tile, TILE_UNIT, width.padded);
 }
 
 // [i, d] = source, for `count` keys of a pair from `key` on, and zero up to `rows` rows: a view of source if it
 // needs no padding, else copied to `tile`.
 static inline struct view keys_at(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
-                                  struct view tile, const stored *source)
+                                  struct width width, struct view tile, const stored *source)
 {
-    size_t dim = t->shape.head_dim;
+    size_t dim = width.dim;
 #if REAL_BITS != 16
-    if (count == rows && dim == t->dim)
+    if (count == rows && dim == width.padded)
         return (struct view){(real *)source + key_index(t, pair, key) * dim, (ptrdiff_t)(t->pairs * dim), 1};
 #endif
     for (size_t i = 0; i < rows; i++) {
@@ -228,7 +237,7 @@ static inline struct view keys_at(const struct tiling *t, size_t pair, size_t ke
         real *to = tile.data + i * tile.row;
         for (size_t d = 0; d < filled; d++)
             to[d] = load(from[d]);
-        memset(tile.data + i * tile.row + filled, 0, (t->dim - filled) * sizeof(real));
+        memset(tile.data + i * tile.row + filled, 0, (width.padded - filled) * sizeof(real));
     }
     return tile;
 }

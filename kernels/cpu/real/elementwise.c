@@ -48,6 +48,35 @@ void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, str
         memcpy(first + r * dst.cols * size, source + r * src.cols * size, cols * size);
 }
 
+void NAME(copy_heads)(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t heads)
+{
+    size_t size = dtype_bytes(dst.dtype), width = dst.cols / heads, part = src.cols * size;
+    char *first = (char *)dst.data + to * size;
+    const char *source = src.data;
+#pragma omp parallel for schedule(static) if (src.rows * heads * part > 2 * PIECE)
+    for (size_t i = 0; i < src.rows * heads; i++)
+        memcpy(first + i * width * size, source + i / heads * part, part);
+}
+
+void NAME(sum_heads)(struct device *device, struct tensor dst, struct tensor src, size_t from, size_t heads)
+{
+    struct accumulator to = accumulator_of(dst), of = accumulator_of(src);
+    size_t width = src.cols / heads, cols = dst.cols;
+#pragma omp parallel for schedule(static) if (dst.rows * heads * cols > PARALLEL_ELEMENTS)
+    for (size_t r = 0; r < dst.rows; r++)
+        for (size_t first = 0; first < cols; first += STRIP) {
+            size_t count = cols - first < STRIP ? cols - first : STRIP;
+            real sum[STRIP] = {0};
+            for (size_t h = 0; h < heads; h++)
+#pragma omp simd
+                for (size_t j = 0; j < count; j++)
+                    sum[j] += accumulator_get(of, r * src.cols + h * width + from + first + j);
+#pragma omp simd
+            for (size_t j = 0; j < count; j++)
+                accumulator_set(to, r * cols + first + j, accumulator_get(to, r * cols + first + j) + sum[j]);
+        }
+}
+
 // Tells whether `real` is the accumulator of this dtype.
 static bool is_summed(enum dtype dtype)
 {

@@ -99,15 +99,16 @@ __device__ void add_rows_stochastic(head<G> to, int count, int dim, const A (&su
 // A block: one tile of the segments' keys, for a key head. With a mask it needs more registers than two blocks per
 // multiprocessor allow. The dtype of grad_k and grad_v is tested once per block, at its end; separate kernels would
 // double compilation.
-template <int DIM, int R, bool MASKED, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(4))
+template <int DIM, int VALUES, int R, bool MASKED, class T, class A = wide_t<T>>
+__global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R, VALUES>::blocks(2, 2))
     backward_keys(segment_list segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
                   const T *v, struct attention_shape s, A scale, bool words, bool reverse)
 {
-    using tile = struct tile<A, DIM, R>;
+    using tile = struct tile<A, DIM, R, VALUES>;
     DYNAMIC_SHARED(shared);
-    A *k_tile = (A *)shared, *v_tile = k_tile + tile::SIZE, *q_tile = v_tile + tile::SIZE;
-    A *grad_o_tile = q_tile + tile::SIZE, *p_tile = grad_o_tile + tile::SIZE; // P^T, then dS^T: [keys, queries]
+    A *k_tile = (A *)shared, *v_tile = k_tile + tile::SIZE, *q_tile = v_tile + tile::VALUE_SIZE;
+    A *grad_o_tile = q_tile + tile::SIZE,
+      *p_tile = grad_o_tile + tile::VALUE_SIZE; // P^T, then dS^T: [keys, queries]
     A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
     duty mine(segments.at[segments.count - 1].end);
     unsigned index = 0;
@@ -118,13 +119,13 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
     int count = rows_of<tile::ROWS>(segment.count, begin);
     size_t key = segment.start + begin;
     unsigned key_head = blockIdx.y, sequence = mine.sequence, group = s.heads / s.kv_heads;
-    int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    int dim = (int)s.head_dim, values = (int)s.value_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     load_tile<DIM, R>(k_tile, head<const T>(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key, count,
                       dim, A(1), words);
-    load_tile<DIM, R>(v_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key, count,
-                      dim, A(1), words);
+    load_tile<VALUES, R>(v_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.value_dim), key, count,
+                         values, A(1), words);
 
-    A grad_k[R][tile::COLUMNS] = {}, grad_v[R][tile::COLUMNS] = {};
+    A grad_k[R][DIM / SIDE] = {}, grad_v[R][VALUES / SIDE] = {};
     unsigned seeing = key > s.start ? (key - s.start) / tile::ROWS : 0; // first tile of queries that sees a key
     bool until = MASKED && key >= prefix_of(s, sequence);               // all later queries see a prefix's keys
     size_t queries = until ? queries_until(s, key + count - 1, sequence) : s.queries;
@@ -134,17 +135,17 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         unsigned step = reverse ? steps - 1 - n : n, h = key_head * group + step / tiles;
         size_t first = (seeing + step % tiles) * (size_t)tile::ROWS; // query
         int rows = rows_of<tile::ROWS>(s.queries, first);
-        head<const T> o_head(o, sequence, s.batch, h, s.heads, s.head_dim);
+        head<const T> o_head(o, sequence, s.batch, h, s.heads, s.value_dim);
         head<const A> logsumexp_head(logsumexp, sequence, s.batch, h, s.heads, 1);
         int reach = reach_of<tile::ROWS>(s.start + first, key);
         A scores[R][R];
         __syncthreads(); // the previous tiles are no longer needed
         load_tile<DIM, R>(q_tile, head<const T>(q, sequence, s.batch, h, s.heads, s.head_dim), first, rows, dim,
                           scale, words);
-        load_tile<DIM, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.head_dim), first,
-                          rows, dim, A(1), words);
+        load_tile<VALUES, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.value_dim), first,
+                             rows, values, A(1), words);
         __syncthreads();
-        row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile, o_head, logsumexp_head, first, rows, dim);
+        row_statistics<VALUES, R>(delta, row_logsumexp, grad_o_tile, o_head, logsumexp_head, first, rows, values);
         __syncthreads();
         multiply_rows<DIM, R>(scores, k_tile, q_tile, dim);
         cap_scores(scores, (A)s.cap);
@@ -158,8 +159,8 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         if (MASKED && key < query_keys(s, first + rows - 1, sequence).own)
             mask_p<DIM, R, true>(p_tile, s, sequence, first, rows, key);
         __syncthreads();
-        multiply_add<DIM, R>(grad_v, p_tile, grad_o_tile);
-        multiply_rows<DIM, R>(scores, v_tile, grad_o_tile, dim);
+        multiply_add<VALUES, R>(grad_v, p_tile, grad_o_tile);
+        multiply_rows<VALUES, R>(scores, v_tile, grad_o_tile, values);
         __syncthreads(); // P is no longer needed
 #pragma unroll
         for (int i = 0; i < R; i++)
@@ -172,42 +173,44 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         __syncthreads();
         multiply_add<DIM, R>(grad_k, p_tile, q_tile); // q times scale
     }
-    auto add = [&](auto type, void *to, const A(&sum)[R][tile::COLUMNS], const bf16_rounding &rounding, A *spent) {
+    auto add = [&](auto type, auto of_keys, void *to, const auto &sum, const bf16_rounding &rounding, A *spent) {
         using G = typename decltype(type)::type;
+        constexpr bool OF_KEYS = decltype(of_keys)::value;
+        constexpr int COLUMNS = OF_KEYS ? DIM : VALUES;
         size_t begin = key - segment.start; // recomputed, to save registers in the loop
-        int count = rows_of<tile::ROWS>(segment.count, begin);
-        head<G> rows((G *)to, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+        int count = rows_of<tile::ROWS>(segment.count, begin), width = OF_KEYS ? dim : values;
+        head<G> rows((G *)to, sequence, s.batch, key_head, s.kv_heads, width);
         rows.data = rows.token(begin);
         if constexpr (sizeof(G) == 2) {
             if (rounding.stochastic) {
-                uint64_t groups = key_rounding_groups(s.kv_heads * s.head_dim);
-                add_rows_stochastic<DIM, R>(rows, count, dim, sum, spent, rounding,
-                                            ((segments.origin + key) * s.batch + sequence) * groups, key_head * dim,
-                                            s.batch * groups);
+                uint64_t groups = key_rounding_groups(s.kv_heads * width);
+                add_rows_stochastic<COLUMNS, R>(rows, count, width, sum, spent, rounding,
+                                                ((segments.origin + key) * s.batch + sequence) * groups,
+                                                key_head * width, s.batch * groups);
                 return;
             }
         }
-        add_rows<DIM, R>(rows, count, dim, sum);
+        add_rows<COLUMNS, R>(rows, count, width, sum);
     };
     if (segments.wide) {
-        add(type_of<A>{}, segment.grad_k, grad_k, segments.grad_k, k_tile);
-        add(type_of<A>{}, segment.grad_v, grad_v, segments.grad_v, v_tile);
+        add(type_of<A>{}, std::true_type{}, segment.grad_k, grad_k, segments.grad_k, k_tile);
+        add(type_of<A>{}, std::false_type{}, segment.grad_v, grad_v, segments.grad_v, v_tile);
     } else {
-        add(type_of<T>{}, segment.grad_k, grad_k, segments.grad_k, k_tile);
-        add(type_of<T>{}, segment.grad_v, grad_v, segments.grad_v, v_tile);
+        add(type_of<T>{}, std::true_type{}, segment.grad_k, grad_k, segments.grad_k, k_tile);
+        add(type_of<T>{}, std::false_type{}, segment.grad_v, grad_v, segments.grad_v, v_tile);
     }
 }
 
 // A block: a tile of queries, from the last on, of a head. Without accumulate grad_q may be grad_o.
-template <int DIM, int R, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
+template <int DIM, int VALUES, int R, class T, class A = wide_t<T>>
+__global__ void __launch_bounds__(THREADS, tile<A, DIM, R, VALUES>::blocks(2, 2))
     backward_queries(T *grad_q, bool accumulate, const T *grad_o, const T *o, const A *logsumexp, const T *q,
                      const T *k, const T *v, struct attention_shape s, A scale, bool words, bool reverse)
 {
-    using tile = struct tile<A, DIM, R>;
+    using tile = struct tile<A, DIM, R, VALUES>;
     DYNAMIC_SHARED(shared);
-    A *q_tile = (A *)shared, *grad_o_tile = q_tile + tile::SIZE, *k_tile = grad_o_tile + tile::SIZE;
-    A *v_tile = k_tile + tile::SIZE, *p_tile = v_tile + tile::SIZE; // P, then dS: [queries, keys]
+    A *q_tile = (A *)shared, *grad_o_tile = q_tile + tile::SIZE, *k_tile = grad_o_tile + tile::VALUE_SIZE;
+    A *v_tile = k_tile + tile::SIZE, *p_tile = v_tile + tile::VALUE_SIZE; // P, then dS: [queries, keys]
     A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
     unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
     duty mine(tiles);
@@ -216,16 +219,16 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
     int count = rows_of<tile::ROWS>(s.queries, first);
     size_t keys = std::min(s.start + first + count, s.keys);
     head<const T> k_head(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
-    head<const T> v_head(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
-    int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    head<const T> v_head(v, sequence, s.batch, key_head, s.kv_heads, s.value_dim);
+    int dim = (int)s.head_dim, values = (int)s.value_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     load_tile<DIM, R>(q_tile, head<const T>(q, sequence, s.batch, h, s.heads, s.head_dim), first, count, dim, scale,
                       words);
-    load_tile<DIM, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.head_dim), first, count,
-                      dim, A(1), words);
+    load_tile<VALUES, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.value_dim), first,
+                         count, values, A(1), words);
     __syncthreads();
-    row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile,
-                           head<const T>(o, sequence, s.batch, h, s.heads, s.head_dim),
-                           head<const A>(logsumexp, sequence, s.batch, h, s.heads, 1), first, count, dim);
+    row_statistics<VALUES, R>(delta, row_logsumexp, grad_o_tile,
+                              head<const T>(o, sequence, s.batch, h, s.heads, s.value_dim),
+                              head<const A>(logsumexp, sequence, s.batch, h, s.heads, 1), first, count, values);
 
     A sum[R][tile::COLUMNS] = {};
     key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
@@ -236,7 +239,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         A scores[R][R];
         __syncthreads(); // the previous tiles are no longer needed, the statistics are there
         load_tile<DIM, R>(k_tile, k_head, key, there, dim, A(1), words);
-        load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
+        load_tile<VALUES, R>(v_tile, v_head, key, there, values, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
         cap_scores(scores, (A)s.cap);
@@ -249,7 +252,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
             }
         if (at < walk.masked)
             mask_p<DIM, R, false>(p_tile, s, sequence, first, count, key);
-        multiply_rows<DIM, R>(scores, grad_o_tile, v_tile, dim);
+        multiply_rows<VALUES, R>(scores, grad_o_tile, v_tile, values);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
@@ -279,29 +282,31 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 // ---- launchers
 
 // Launches over all segments, SEGMENTS at a time.
-template <int DIM, int R, class T, class A = wide_t<T>>
+template <int DIM, int VALUES, int R, class T, class A = wide_t<T>>
 void launch_keys(struct device *device, const struct key_segment *segments, size_t segment_count, bool wide,
                  const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,
                  struct attention_shape s, size_t sequences, size_t sequence, A scale, bool words)
 {
-    using tile = struct tile<A, DIM, R>;
+    using tile = struct tile<A, DIM, R, VALUES>;
     for (size_t done = 0; done < segment_count;) {
         segment_list list = {};
         const struct key_rounding *how = &segments[0].rounding;
         list.wide = wide;
         list.origin = how->origin;
-        uint64_t first = sequence * key_rounding_groups(s.kv_heads * s.head_dim);
-        list.grad_k = key_rounding_of(how, how->grad_k, s.start, first);
-        list.grad_v = key_rounding_of(how, how->grad_v, s.start, first);
+        uint64_t groups_k = key_rounding_groups(s.kv_heads * s.head_dim);
+        uint64_t groups_v = key_rounding_groups(s.kv_heads * s.value_dim);
+        list.grad_k = key_rounding_of(how, how->grad_k, s.start, sequence * groups_k);
+        list.grad_v = key_rounding_of(how, how->grad_v, s.start, sequence * groups_v);
         unsigned blocks = 0;
         for (; done < segment_count && list.count < SEGMENTS; done++) {
             const struct key_segment &from = segments[done];
             blocks += (unsigned)ceil_div(from.count, tile::ROWS);
             list.at[list.count++] = {from.start, from.count, from.grad_k.data, from.grad_v.data, blocks};
         }
-        launch(attention_is_masked(s) ? backward_keys<DIM, R, true, T> : backward_keys<DIM, R, false, T>,
-               dim3(blocks * sequences, s.kv_heads), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q,
-               k, v, s, scale, words, device->reverse_sums);
+        launch(attention_is_masked(s) ? backward_keys<DIM, VALUES, R, true, T>
+                                      : backward_keys<DIM, VALUES, R, false, T>,
+               dim3(blocks * sequences, s.kv_heads), THREADS, tile::bytes(2, 2), device, list, grad_o, o, logsumexp,
+               q, k, v, s, scale, words, device->reverse_sums);
     }
 }
 
@@ -322,6 +327,7 @@ void attention_own_backward_rows(struct device *device, struct attention_shape s
     bool served = false;
     size_t sequences = shape.batch;
     shape.keys = attention_keys(shape);
+    shape.value_dim = attention_value_dim(shape);
     shape.batch = stride;
     with_type(q.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
@@ -330,17 +336,17 @@ void attention_own_backward_rows(struct device *device, struct attention_shape s
         const T *pk = (const T *)k.data, *pv = (const T *)v.data;
         const A *pl = (const A *)logsumexp.data;
         A scale = (A)(1 / sqrt((double)shape.head_dim));
-        bool words = aligned(LANES<T>, shape.head_dim, grad_o, q, k, v);
-        served = with_dim(shape.head_dim, [&](auto dim) {
-            return with_rows<A, dim.value, 4>(cuda_shared_bytes(device), [&](auto rows) {
-                constexpr int DIM = dim.value, R = rows.value;
-                using tile = struct tile<A, DIM, R>;
-                launch_keys<DIM, R, T>(device, segments, segment_count, gradient_dtype != q.dtype, pgo, po, pl, pq,
-                                       pk, pv, shape, sequences, sequence, scale, words);
-                launch(backward_queries<DIM, R, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS) * sequences, shape.heads), THREADS, tile::bytes(4),
-                       device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape, scale, words,
-                       device->reverse_sums);
+        bool words = aligned(LANES<T>, shape.head_dim, q, k) && aligned(LANES<T>, shape.value_dim, grad_o, v);
+        served = with_dims(shape, [&](auto dim, auto values) {
+            return with_rows<A, dim.value, values.value, 2, 2>(cuda_shared_bytes(device), [&](auto rows) {
+                constexpr int DIM = dim.value, VALUES = values.value, R = rows.value;
+                using tile = struct tile<A, DIM, R, VALUES>;
+                launch_keys<DIM, VALUES, R, T>(device, segments, segment_count, gradient_dtype != q.dtype, pgo, po,
+                                               pl, pq, pk, pv, shape, sequences, sequence, scale, words);
+                launch(backward_queries<DIM, VALUES, R, T>,
+                       dim3(ceil_div(shape.queries, tile::ROWS) * sequences, shape.heads), THREADS,
+                       tile::bytes(2, 2), device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape,
+                       scale, words, device->reverse_sums);
             });
         });
     });

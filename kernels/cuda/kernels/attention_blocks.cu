@@ -119,8 +119,8 @@ template <class A> __device__ A log_sum(A a, A b)
 }
 
 // A warp per head of a row.
-template <int N, class T, class A = wide_t<T>>
-__global__ void merge_rows(T *o, A *logsumexp, const T *other_o, const A *other_logsumexp, unsigned parts,
+template <int N, class O, class T, class A = wide_t<T>>
+__global__ void merge_rows(O *o, A *logsumexp, const T *other_o, const A *other_logsumexp, unsigned parts,
                            bool first, folding f)
 {
     unsigned heads = f.kv_heads * f.group;
@@ -227,8 +227,8 @@ void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsu
                      bool first)
 {
     with_lanes<LANES<bf16>>(aligned(LANES<bf16>, shape.head_dim, o, other_o), [&](auto lanes) {
-        launch(merge_rows<decltype(lanes)::value, bf16>, dim3(shape.queries * shape.batch), THREADS, 0, device,
-               (bf16 *)o.data, (float *)logsumexp.data, (const bf16 *)other_o.data,
+        launch(merge_rows<decltype(lanes)::value, bf16, bf16>, dim3(shape.queries * shape.batch), THREADS, 0,
+               device, (bf16 *)o.data, (float *)logsumexp.data, (const bf16 *)other_o.data,
                (const float *)other_logsumexp.data, (unsigned)parts, first, folding_of(shape, stride));
     });
 }
@@ -247,13 +247,16 @@ void cuda_attention_merge(struct device *device, struct tensor o, struct tensor 
                           struct tensor other_logsumexp)
 {
     unsigned heads = o.rows ? (unsigned)(tensor_count(logsumexp) / o.rows) : 1, head_dim = (unsigned)o.cols / heads;
-    with_type(o.dtype, [&](auto type) {
+    with_type(other_o.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        using A = wide_t<T>;
-        with_lanes<LANES<T>>(aligned(LANES<T>, head_dim, o, other_o), [&](auto lanes) {
-            launch(merge_rows<lanes.value, T>, dim3(o.rows), THREADS, 0, device, (T *)o.data, (A *)logsumexp.data,
-                   (const T *)other_o.data, (const A *)other_logsumexp.data, 1, false,
-                   folding{1, heads, 1, head_dim, 1});
+        with_accumulator<T>(o.dtype, other_o.dtype, [&](auto sums) {
+            using O = typename decltype(sums)::type;
+            using A = wide_t<T>;
+            with_lanes<LANES<O>>(aligned(LANES<T>, head_dim, o, other_o), [&](auto lanes) {
+                launch(merge_rows<lanes.value, O, T>, dim3(o.rows), THREADS, 0, device, (O *)o.data,
+                       (A *)logsumexp.data, (const T *)other_o.data, (const A *)other_logsumexp.data, 1, false,
+                       folding{1, heads, 1, head_dim, 1});
+            });
         });
     });
 }

@@ -11,8 +11,8 @@ namespace
 using namespace attention;
 
 // A block: a tile of queries of a head; the last tile, which sees the most keys, runs first.
-template <int DIM, int R, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
+template <int DIM, int VALUES, int R, class T, class A = wide_t<T>>
+__global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2, 0))
     forward(T *o, A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, size_t o_stride,
             A scale, bool words, bool reverse)
 {
@@ -27,10 +27,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     int count = rows_of<tile::ROWS>(s.queries, first);
     unsigned keys = (unsigned)std::min(s.start + first + count, s.keys);
     head<const T> q_head(q, sequence, s.batch, h, s.heads, s.head_dim);
-    int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    int dim = (int)s.head_dim, values = (int)s.value_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     load_tile<DIM, R>(q_tile, q_head, first, count, dim, scale, words);
 
-    A sum[R][tile::COLUMNS] = {}, largest[R], total[R] = {}; // total: of this thread's columns
+    A sum[R][VALUES / SIDE] = {}, largest[R], total[R] = {}; // total: of this thread's columns
 #pragma unroll
     for (int i = 0; i < R; i++)
         largest[i] = sizeof(A) == 8 ? (A)-DBL_MAX : (A)-FLT_MAX;
@@ -71,14 +71,14 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
                 score_at<DIM, R>(p_tile, i, j) = p[i][j];
             }
 #pragma unroll
-            for (int c = 0; c < tile::COLUMNS; c++)
+            for (int c = 0; c < VALUES / SIDE; c++)
                 sum[i][c] *= shrink;
         }
         __syncthreads(); // k is no longer needed
-        load_tile<DIM, R>(kv_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key,
-                          there, dim, A(1), words);
+        load_tile<VALUES, R>(kv_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.value_dim), key,
+                             there, values, A(1), words);
         __syncthreads();
-        multiply_add<DIM, R>(sum, p_tile, kv_tile);
+        multiply_add<VALUES, R>(sum, p_tile, kv_tile);
     }
 #pragma unroll
     for (int i = 0; i < R; i++) {
@@ -89,9 +89,9 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
         if (row >= count)
             continue;
         size_t token = ((size_t)(first + row) * o_stride + sequence) * s.heads + h;
-        for (int c = 0; c < tile::COLUMNS; c++)
-            if (column_of<A>(c) < dim)
-                narrow(o[token * s.head_dim + column_of<A>(c)], total[i] == A(0) ? A(0) : sum[i][c] / total[i]);
+        for (int c = 0; c < VALUES / SIDE; c++)
+            if (column_of<A>(c) < values)
+                narrow(o[token * s.value_dim + column_of<A>(c)], total[i] == A(0) ? A(0) : sum[i][c] / total[i]);
         if (x == 0)
             logsumexp[token] = largest[i] + log(total[i]);
     }
@@ -106,19 +106,20 @@ void attention_own_forward_rows(struct device *device, struct attention_shape sh
     bool served = false;
     size_t sequences = shape.batch;
     shape.keys = attention_keys(shape);
+    shape.value_dim = attention_value_dim(shape);
     shape.batch = stride;
     with_type(q.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
-        bool words = aligned(LANES<T>, shape.head_dim, q, k, v);
-        served = with_dim(shape.head_dim, [&](auto dim) {
-            return with_rows<A, dim.value, 2>(cuda_shared_bytes(device), [&](auto rows) {
+        bool words = aligned(LANES<T>, shape.head_dim, q, k) && aligned(LANES<T>, shape.value_dim, v);
+        served = with_dims(shape, [&](auto dim, auto values) {
+            return with_rows<A, dim.value, values.value, 2, 0>(cuda_shared_bytes(device), [&](auto rows) {
                 using tile = struct tile<A, dim.value, rows.value>;
-                launch(forward<dim.value, rows.value, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS) * sequences, shape.heads), THREADS, tile::bytes(2),
-                       device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data, (const T *)k.data,
-                       (const T *)v.data, shape, o_stride, 1 / sqrt((double)shape.head_dim), words,
-                       device->reverse_sums);
+                launch(forward<dim.value, values.value, rows.value, T>,
+                       dim3(ceil_div(shape.queries, tile::ROWS) * sequences, shape.heads), THREADS,
+                       tile::bytes(2, 0), device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data,
+                       (const T *)k.data, (const T *)v.data, shape, o_stride, 1 / sqrt((double)shape.head_dim),
+                       words, device->reverse_sums);
             });
         });
     });

@@ -22,11 +22,12 @@ constexpr size_t MIN_SHARED_BYTES = 99 << 10;
 template <class A, int DIM>
 constexpr int MAX_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, CUDA_ATTENTION_ROWS);
 
-// Tiles in shared memory: [ROWS, DIM] of q, k, v, grad_o, and [ROWS, ROWS] of P or dS. Rows are padded by one
-// 16-byte word, so that 16 lanes reading a column of words use different banks. A thread holds R rows, y, y + SIDE,
+// Tiles in shared memory: [ROWS, DIM] of q and k, [ROWS, VALUES] of v and grad_o, and [ROWS, ROWS] of P or dS. Rows
+// are padded by one 16-byte word, so that 16 lanes reading a column of words use different banks. A thread holds R
+// rows, y, y + SIDE,
 // ..., of a product; columns x, x + SIDE, ... of [ROWS, ROWS]; and columns of words x, x + SIDE, ... of [ROWS,
 // DIM].
-template <class A, int DIM, int R> struct tile {
+template <class A, int DIM, int R, int VALUES = DIM> struct tile {
     static constexpr int WORD = LANES<A>;
     static constexpr int ROWS = SIDE * R;            // of queries and of keys
     static constexpr int COLUMNS = DIM / SIDE;       // of [ROWS, DIM] per thread
@@ -34,52 +35,64 @@ template <class A, int DIM, int R> struct tile {
     static constexpr int SCORE_STRIDE = ROWS + WORD; // [ROWS, ROWS]
     static constexpr int SIZE = ROWS * STRIDE;       // elements
     static constexpr int SCORE_SIZE = ROWS * SCORE_STRIDE;
-    // Shared memory of a block with this many tiles, one of scores, and two numbers per row.
-    static constexpr size_t bytes(int tiles) { return (tiles * SIZE + SCORE_SIZE + 2 * ROWS) * sizeof(A); }
+    static constexpr int VALUE_SIZE = ROWS * (VALUES + WORD);
+    // Shared memory of a block with this many tiles of each width, one of scores, and two numbers per row.
+    static constexpr size_t bytes(int of_keys, int of_values)
+    {
+        return (of_keys * SIZE + of_values * VALUE_SIZE + SCORE_SIZE + 2 * ROWS) * sizeof(A);
+    }
     // Blocks per multiprocessor: registers are limited if two fit on sm_90. Smaller tiles are for cards where one
     // fits.
-    static constexpr int blocks(int tiles)
+    static constexpr int blocks(int of_keys, int of_values)
     {
-        return R == MAX_ROWS<A, DIM> && 2 * bytes(tiles) <= (226 << 10) ? 2 : 1;
+        return R == MAX_ROWS<A, DIM> && 2 * bytes(of_keys, of_values) <= (226 << 10) ? 2 : 1;
     }
     static_assert(DIM % (SIDE * WORD) == 0 && R > 0, "threads share a tile's rows and words evenly");
+    static_assert(VALUES <= DIM, "a tile of keys holds one of values");
 };
 
-// Calls body(R) with the maximum rows per thread for which a block of TILES tiles fits the card's shared memory:
-// sums have one order per card. Returns false without a call if none fits.
-template <class A, int DIM, int TILES, int R = MAX_ROWS<A, DIM>, class Body>
+// Calls body(R) with the maximum rows per thread for which a block with this many tiles of each width fits the
+// card's shared memory: sums have one order per card. Returns false without a call if none fits.
+template <class A, int DIM, int VALUES, int OF_KEYS, int OF_VALUES, int R = MAX_ROWS<A, DIM>, class Body>
 bool with_rows(size_t shared_bytes, Body body)
 {
-    constexpr size_t bytes = tile<A, DIM, R>::bytes(TILES);
+    constexpr size_t bytes = tile<A, DIM, R, VALUES>::bytes(OF_KEYS, OF_VALUES);
     if (bytes <= shared_bytes) {
         body(std::integral_constant<int, R>{});
         return true;
     }
     if constexpr (R > 1 && bytes > MIN_SHARED_BYTES)
-        return with_rows<A, DIM, TILES, R / 2>(shared_bytes, body);
+        return with_rows<A, DIM, VALUES, OF_KEYS, OF_VALUES, R / 2>(shared_bytes, body);
     return false;
 }
 
-// Calls body(DIM) with the tile's columns as a constant. Returns false without a call if no tile holds such heads.
-template <class Body> bool with_dim(size_t head_dim, Body body)
+template <int DIM> using dim_of = std::integral_constant<int, DIM>;
+
+// Calls body(DIM, VALUES) with the columns of tiles of keys and of values as constants. Returns false without a
+// call if no tile holds such heads.
+template <class Body> bool with_dims(struct attention_shape shape, Body body)
 {
-    CHECK(head_dim > 0);
-    if (head_dim > CUDA_ATTENTION_HEAD_DIM)
+    size_t values = attention_value_dim(shape), longer = std::max(shape.head_dim, values);
+    CHECK(shape.head_dim > 0);
+    if (longer > CUDA_ATTENTION_HEAD_DIM)
         return false;
-    if (head_dim <= 64)
-        return body(std::integral_constant<int, 64>{});
-    if (head_dim <= 128)
-        return body(std::integral_constant<int, 128>{});
-    return body(std::integral_constant<int, CUDA_ATTENTION_HEAD_DIM>{});
+    if (longer <= 64)
+        return body(dim_of<64>{}, dim_of<64>{});
+    if (longer <= 128)
+        return body(dim_of<128>{}, dim_of<128>{});
+    if (longer <= 192 && values <= 128) // latent attention's (DeepSeek-V2, arXiv 2405.04434)
+        return body(dim_of<192>{}, dim_of<128>{});
+    return body(dim_of<CUDA_ATTENTION_HEAD_DIM>{}, dim_of<CUDA_ATTENTION_HEAD_DIM>{});
 }
 
 // Sets a status that says why heads of this length have no tile.
 inline void refuse(struct device *device, struct attention_shape shape, const char *direction)
 {
-    if (shape.head_dim > CUDA_ATTENTION_HEAD_DIM)
+    size_t longer = std::max(shape.head_dim, attention_value_dim(shape));
+    if (longer > CUDA_ATTENTION_HEAD_DIM)
         status_set(&device->status, STATUS_UNSUPPORTED,
                    "attention on device cuda holds heads of at most %d numbers, not %zu", CUDA_ATTENTION_HEAD_DIM,
-                   shape.head_dim);
+                   longer);
     else
         status_set(&device->status, STATUS_UNSUPPORTED,
                    "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card "

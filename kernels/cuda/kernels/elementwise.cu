@@ -30,6 +30,39 @@ __global__ void copy_columns(T *dst, size_t dst_cols, const T *src, size_t src_c
     }
 }
 
+// dst, src: the first head's; head: from one head of the wide tensor to the next.
+template <int N, class T>
+__global__ void copy_heads(T *dst, const T *src, size_t cols, size_t head, unsigned heads, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        T *to = dst + i / cols * heads * head + i % cols;
+        wide_t<T> x[N];
+        read(x, src + i);
+        for (unsigned h = 0; h < heads; h++)
+            write(to + h * head, x);
+    }
+}
+
+template <int N, class D, class S>
+__global__ void sum_heads(D *dst, const S *src, size_t cols, size_t head, unsigned heads, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        const S *from = src + i / cols * heads * head + i % cols;
+        wide_t<D> before[N], sum[N] = {}, x[N];
+        for (unsigned h = 0; h < heads; h++) {
+            read(x, from + h * head);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                sum[j] += x[j];
+        }
+        read(before, dst + i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += before[j];
+        write(dst + i, sum);
+    }
+}
+
 template <int N, class D, class S>
 __global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_t count)
 {
@@ -148,6 +181,35 @@ void cuda_copy_columns(struct device *device, struct tensor dst, size_t to, stru
         with_lanes<N>(vector && aligned(N, cols, dst, src), [&](auto lanes) {
             launch(copy_columns<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device,
                    first, dst.cols, source, src.cols, cols, count);
+        });
+    });
+}
+
+void cuda_copy_heads(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t heads)
+{
+    size_t count = tensor_count(src), head = dst.cols / heads;
+    with_type(dst.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = LANES<T>;
+        with_lanes<N>(to % N == 0 && head % N == 0 && aligned(N, src.cols, dst, src), [&](auto lanes) {
+            launch(copy_heads<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device,
+                   (T *)dst.data + to, (const T *)src.data, src.cols, head, heads, count);
+        });
+    });
+}
+
+void cuda_sum_heads(struct device *device, struct tensor dst, struct tensor src, size_t from, size_t heads)
+{
+    size_t count = tensor_count(dst), head = src.cols / heads;
+    with_type(dst.dtype, [&](auto to) {
+        with_type(src.dtype, [&](auto of) {
+            using D = typename decltype(to)::type;
+            using S = typename decltype(of)::type;
+            constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
+            with_lanes<N>(from % N == 0 && head % N == 0 && aligned(N, dst.cols, dst, src), [&](auto lanes) {
+                launch(sum_heads<lanes.value, D, S>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device,
+                       (D *)dst.data, (const S *)src.data + from, dst.cols, head, heads, count);
+            });
         });
     });
 }
