@@ -70,9 +70,9 @@ size_t folded(struct attention_shape s, size_t row, size_t col)
 
 void test_fold(void **)
 {
-    const struct attention_shape shapes[] = {{1, 0, 1, 1, 1, 8, 0, {}, 0},    {5, 0, 1, 4, 4, 16, 0, {}, 0},
-                                             {7, 0, 3, 6, 2, 40, 0, {}, 0},   {3, 0, 2, 14, 2, 8, 0, {}, 0},
-                                             {300, 0, 1, 4, 1, 24, 0, {}, 0}, {2, 0, 1, 32, 8, 128, 0, {}, 0}};
+    const struct attention_shape shapes[] = {
+        {1, 0, 1, 1, 1, 8, 0, {}, 0, 0},  {5, 0, 1, 4, 4, 16, 0, {}, 0, 0},   {7, 0, 3, 6, 2, 40, 0, {}, 0, 0},
+        {3, 0, 2, 14, 2, 8, 0, {}, 0, 0}, {300, 0, 1, 4, 1, 24, 0, {}, 0, 0}, {2, 0, 1, 32, 8, 128, 0, {}, 0, 0}};
     for (struct attention_shape s : shapes)
         for (size_t offset : {0, 1}) {
             size_t rows = s.queries * s.batch, cols = s.heads * s.head_dim, group = s.heads / s.kv_heads;
