@@ -11,15 +11,16 @@
 #define SIZES                                                                                                      \
     "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 48, "       \
     "\"vocab_size\": 64"
-#define LLAMA   "{\"model_type\": \"llama\", " SIZES
-#define QWEN2   "{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, " SIZES
-#define QWEN3   "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, " SIZES
-#define OLMO2   "{\"model_type\": \"olmo2\", " SIZES
-#define GEMMA   "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
-#define GEMMA2  "{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
-#define GEMMA3  "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
-#define PHI3    "{\"model_type\": \"phi3\", \"num_key_value_heads\": 2, " SIZES
-#define MISTRAL "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
+#define LLAMA       "{\"model_type\": \"llama\", " SIZES
+#define QWEN2       "{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, " SIZES
+#define QWEN3       "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, " SIZES
+#define OLMO2       "{\"model_type\": \"olmo2\", " SIZES
+#define GEMMA       "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
+#define GEMMA2      "{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
+#define GEMMA3      "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
+#define GRANITE_SWA "{\"model_type\": \"granite_swa\", \"num_key_value_heads\": 2, " SIZES
+#define PHI3        "{\"model_type\": \"phi3\", \"num_key_value_heads\": 2, " SIZES
+#define MISTRAL     "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
 #define LLAMA3                                                                                                     \
     "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \
     "\"original_max_position_embeddings\": 8192"

@@ -63,7 +63,7 @@ static void every_key_that_transformers_reads_is_known(void **state)
             }
         }
     }
-    assert_int_equal(families_found, 11);
+    assert_int_equal(families_found, 12);
     json_array_foreach(json_object_get(file, "generation"), i, key)
     { // dropped by transformers
         assert_null(config_key_find(KEYS_ALL, json_string_value(key)));
@@ -142,6 +142,9 @@ static const struct {
     {"query_pre_attn_scalar", "25", WINDOW},
     {"attn_logit_softcapping", "20.0", WINDOW},
     {"final_logit_softcapping", "null", WINDOW},
+    {"attention_multiplier", "0.5", WINDOW},
+    {"embedding_multiplier", "12", WINDOW},
+    {"layer_rope_theta", "[5.0, 5.0, 5.0, 5.0, 5.0, 5.0]", WINDOW},
     {"sliding_window", "9", WINDOW},
     {"layer_types",
      "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\", "

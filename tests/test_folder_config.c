@@ -118,6 +118,22 @@ static void norms_activations_and_scales(void **state)
     assert_true(c.logit_cap == 12.5 && c.kinds[0].cap == 0 && c.kinds[1].cap == 0);
     expect_same_again(scratch, &c);
 
+    c = config_of(scratch, GRANITE_SWA "}"); // attention's own scale is 1
+    assert_true(c.norms == NORMS_BEFORE && c.tied && !c.qk_norm && c.embedding_scale == 0 && c.logit_cap == 0);
+    for (size_t l = 0; l < 2; l++) {
+        const struct layer_kind *kind = config_kind(&c, l);
+        assert_true(kind->sinks && kind->cap == 0 && kind->window == (l ? 128 : 0));
+        assert_true(fabs(kind->query_scale - sqrt(8)) < 1e-15);
+    }
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, GRANITE_SWA ", \"attention_multiplier\": 0.5, \"embedding_multiplier\": 12, "
+                                       "\"sliding_window\": 5, \"layer_types\": [\"sliding_attention\", "
+                                       "\"full_attention\"], \"layer_rope_theta\": [7, 7]}");
+    assert_true(c.kinds[0].rope_theta == 7 && c.kinds[1].rope_theta == 7);
+    assert_true(c.embedding_scale == 12 && fabs(c.kinds[0].query_scale - sqrt(2)) < 1e-15);
+    assert_true(config_kind(&c, 0)->window == 5 && config_kind(&c, 1)->window == 0);
+    expect_same_again(scratch, &c);
+
     c = config_of(scratch, GEMMA3
                   ", \"query_pre_attn_scalar\": 25, \"sliding_window\": 7, "
                   "\"sliding_window_pattern\": 2, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
@@ -216,6 +232,12 @@ static const struct {
      "expected one of: llama, mistral, ministral, phi3, qwen2, qwen3, olmo2, gemma, gemma2, gemma3_text,"},
     {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
     {"{\"model_type\": \"vaultgemma\"}", "key \"model_type\": vaultgemma has the norm of its MLP under a name"},
+    {GRANITE_SWA ", \"residual_multiplier\": 0.2}", "key \"residual_multiplier\""},
+    {GRANITE_SWA ", \"layer_rope_theta\": [0, 10000]}",
+     "key \"layer_rope_theta[0]\": layers with a RoPE of their own"},
+    {GRANITE_SWA ", \"layer_rope_theta\": [5, 10000]}",
+     "key \"layer_rope_theta[1]\": layers with a RoPE of their own"},
+    {GRANITE_SWA ", \"layer_rope_theta\": [5]}", "key \"layer_rope_theta\": expected a list of 2 numbers"},
     {GEMMA2 ", \"attn_logit_softcapping\": 0}", "key \"attn_logit_softcapping\": expected"},
     {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
     {GEMMA3 ", \"final_logit_softcapping\": 30.0}", "key \"final_logit_softcapping\": transformers caps"},

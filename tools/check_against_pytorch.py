@@ -12,6 +12,7 @@ dtype, so that about 1e-6 is all they can show (printed, held against 1e-4); and
 that names, shapes and wiring are theirs.
 """
 import argparse
+import inspect
 import json
 import math
 import os
@@ -86,6 +87,8 @@ FOLDERS = {  # beside `longbp init`'s own
                "sliding_window": 17, "num_hidden_layers": 4, "attn_logit_softcapping": 0.02, "final_logit_softcapping": 0.5},
     "gemma2, caps left out": {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 16,
                               "attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": 40},
+    "granite_swa": {"model_type": "granite_swa", "architectures": ["GraniteSWAForCausalLM"], "sliding_window": 17,
+                    "attention_multiplier": 0.4, "embedding_multiplier": 3.0, "num_hidden_layers": 5},
     "gemma3": {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 20,
                "query_pre_attn_scalar": 13, "sliding_window": 17, "num_hidden_layers": 6, "rope_theta": 1e6,
                "rope_local_base_freq": 1e2, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
@@ -180,7 +183,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] in ("mistral", "phi3"):
         return window
-    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral"):
+    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral", "granite_swa"):
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None
@@ -206,7 +209,8 @@ def decoder(weights, config, ids, documents, scale=None):
     gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"].startswith("olmo")
     gemma3 = config["model_type"] == "gemma3_text"
     around = gemma3 or config["model_type"] == "gemma2"  # norms before and after
-    attention_scale = 1 / math.sqrt(config["query_pre_attn_scalar"] if around else dim)
+    attention_scale = config.get("attention_multiplier") or 1 / math.sqrt(config["query_pre_attn_scalar"] if around else dim)
+    embedding_scale = math.sqrt(config["hidden_size"]) if gemma else config.get("embedding_multiplier", 1)
     act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
 
     def norm(name, x):
@@ -226,7 +230,7 @@ def decoder(weights, config, ids, documents, scale=None):
         half = torch.cat([-x[..., dim // 2:], x[..., :dim // 2]], -1)
         return x * angles[0] + half * angles[1]
 
-    x = F.embedding(ids, weights["model.embed_tokens.weight"], config.get("pad_token_id")) * (math.sqrt(config["hidden_size"]) if gemma else 1)
+    x = F.embedding(ids, weights["model.embed_tokens.weight"], config.get("pad_token_id")) * embedding_scale
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         angles = [x[:, None] for x in rope_angles(config, positions_of(documents), layer)]
@@ -241,7 +245,10 @@ def decoder(weights, config, ids, documents, scale=None):
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
         scores = capped(q @ k.transpose(2, 3) * attention_scale, config.get("attn_logit_softcapping"))
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
-        o = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, context, -1)
+        sinks = weights.get(at + "self_attn.sinks")
+        if sinks is not None:  # a key without a value
+            scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(batch, -1, context, 1)], -1)
+        o = (scores.softmax(-1)[..., :context] @ v).transpose(1, 2).reshape(batch, context, -1)
         o = linear(at + "self_attn.o_proj", o)
         x = x + (norm(at + "post_attention_layernorm", o) if olmo or around else o)
         h = x if olmo else norm(at + ("pre_feedforward_layernorm" if around else "post_attention_layernorm"), x)
@@ -302,7 +309,7 @@ def config_of(folder):
         config["tie_word_embeddings"] = getattr(whole, "tie_word_embeddings", False)
         config["model_type"] = re.sub("_(5_)?vl_text$", "", config["model_type"])
     config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    config.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
+    config.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "granite")))
     return config
 
 
@@ -331,9 +338,11 @@ def loader_of(folder):
             transformers.AutoModelForImageTextToText)
 
 
-def softmax(x, dim, dtype=None):
-    """In x's dtype, whatever is asked for."""
-    return torch.softmax(x, dim)
+def attention_in_f64(module):
+    """Its function of eager attention, whose softmax is in f32."""
+    found = {}
+    exec(inspect.getsource(module.eager_attention_forward).replace("torch.float32", "torch.float64"), module.__dict__, found)
+    return found["eager_attention_forward"]
 
 
 def transformers_gradients(folder, adapter, config, ids, documents, labels, twins):
@@ -344,7 +353,8 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         mask = torch.zeros(seen(documents, None).shape, dtype=torch.float64)
         mask = mask.masked_fill(~seen(documents, window_of(config, 0)), -math.inf)[:, None]
         packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
-    attention = "eager" if config.get("attn_logit_softcapping") else "sdpa"  # which caps nothing
+    # The latter has no caps and no sinks.
+    attention = "eager" if config["model_type"] in ("gemma2", "granite_swa") else "sdpa"
     model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
     if twins:
         gemma, types = config["model_type"].startswith("gemma"), config.get("layer_types") or []
@@ -353,7 +363,8 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
             layer = types.index(layer_type) if layer_type in types else 0
             return rope_angles(config, positions_of(documents), layer)
 
-        model.model.rotary_emb.forward = angles_of
+        for rotary in getattr(model.model, "rotary_embs", [model.model.rotary_emb]):
+            rotary.forward = angles_of
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
                 module.forward = lambda x, m=module: rms_norm(x, m.weight + gemma, config["rms_norm_eps"])
@@ -361,7 +372,9 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
                 module.embed_scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
-    with mock.patch.object(F, "softmax", softmax if twins else F.softmax):
+    module = inspect.getmodule(type(model))
+    eager = getattr(module, "eager_attention_forward", None)
+    with mock.patch.dict(module.__dict__, {"eager_attention_forward": attention_in_f64(module)} if twins and eager else {}):
         loss = loss_of(model(ids, **packed).logits, labels)
     loss.backward()
     gradients = {name.replace(".default.", "."): p.grad for name, p in model.named_parameters() if p.grad is not None}

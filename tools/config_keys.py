@@ -26,7 +26,7 @@ import torch
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3")
+FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")
 ROOT = os.path.dirname(transformers.__file__)

@@ -83,6 +83,8 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
     ("phi3, heads of keys left out", {"model_type": "phi3", "head_dim": LEFT_OUT, "num_key_value_heads": LEFT_OUT}, AS_WRITTEN),
     ("gemma2", {"model_type": "gemma2", "query_pre_attn_scalar": 13, "sliding_window": 5, "attn_logit_softcapping": 0.5,
                 "final_logit_softcapping": 2.0}, {}),
+    ("granite_swa, sinks", {"model_type": "granite_swa", "sliding_window": 5, "attention_multiplier": 0.6, "head_dim": 4,
+                            "embedding_multiplier": 3.0}, {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [

@@ -1,9 +1,9 @@
 #include "harness/folder/config_keys.h"
 #include <string.h>
 
-#define WINDOWS                                                                                                    \
-    (KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3)
-#define LISTED     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3)
+#define WINDOWS (KEYS_MISTRAL | KEYS_PHI3 | LISTED)
+#define LISTED                                                                                                     \
+    (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA)
 #define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3)
 #define ALL_BUT(s) (KEYS_ALL & ~(unsigned)(s))
 
@@ -28,6 +28,7 @@ const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_HARMLESS, NAMES("original_max_position_embeddings"), .why = "only longrope would read it"},
     {KEYS_GEMMA2, KEY_READ,
      NAMES("hidden_activation", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping")},
+    {KEYS_GRANITE_SWA, KEY_READ, NAMES("attention_multiplier", "embedding_multiplier", "layer_rope_theta")},
     {KEYS_GEMMA3, KEY_READ,
      NAMES("rope_local_base_freq", "hidden_activation", "query_pre_attn_scalar", "sliding_window_pattern")},
     {ALL_BUT(KEYS_GEMMA2 | KEYS_GEMMA3), KEY_READ, NAMES("hidden_act")},
@@ -38,7 +39,7 @@ const struct config_key config_keys[] = {
     {SWITCHED, KEY_READ, NAMES("use_sliding_window", "max_window_layers")},
     {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2), KEY_REFUSED, NAMES("attention_bias"),
      .neutral = NEUTRAL_FALSE, .why = "a bias on o_proj, which this implies, is not supported"},
-    {KEYS_LLAMA, KEY_REFUSED, NAMES("mlp_bias"), .neutral = NEUTRAL_FALSE,
+    {KEYS_LLAMA | KEYS_GRANITE_SWA, KEY_REFUSED, NAMES("mlp_bias"), .neutral = NEUTRAL_FALSE,
      .why = "biases in the MLP are not supported"},
     {KEYS_GEMMA3, KEY_REFUSED, NAMES("attn_logit_softcapping", "final_logit_softcapping"), .neutral = NEUTRAL_NULL,
      .why = "transformers caps Gemma 2's scores alone"},

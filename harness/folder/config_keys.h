@@ -15,7 +15,8 @@ enum key_set {
     KEYS_GEMMA3 = 256,
     KEYS_OLMO3 = 512,
     KEYS_GEMMA2 = 1024,
-    KEYS_ALL = 2047
+    KEYS_GRANITE_SWA = 2048,
+    KEYS_ALL = 4095
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

@@ -140,6 +140,25 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
            (!local.object.value || read_rope_object(local, local_theta, c, status));
 }
 
+// By layer, in place of rope_theta.
+static bool read_layer_thetas(struct json_field field, struct config *c, struct status *status)
+{
+    if (!field.value)
+        return true;
+    if (!json_is_array(field.value) || json_array_size(field.value) != c->layers)
+        return json_field_expected(field, status, "a list of %zu numbers, one per layer", c->layers);
+    for (size_t l = 0; l < c->layers; l++) {
+        double theta = 0;
+        struct json_field item = json_field_at(field, l);
+        if (!json_field_number(item, 0, 1e300, &theta, status))
+            return false;
+        if (theta == 0 || (l > 0 && theta != c->kinds[0].rope_theta))
+            return json_field_fail(item, status, "layers with a RoPE of their own, or none, are not read");
+        c->kinds[0].rope_theta = theta;
+    }
+    return true;
+}
+
 // Sets rope_theta, that of layers with a window, and rope_scaling of a config whose max_context is set. There are
 // two spellings: rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all
 // within rope_parameters. False and a status that names the key otherwise.
@@ -160,7 +179,8 @@ static bool folder_rope_decode(struct json_field root, const struct family *fami
     if (family->local_rope_theta > 0)
         return read_rope_by_layers(scaling, parameters, family, c, local_theta, status);
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
-    return !rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status);
+    return (!rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status)) &&
+           (!family->multiplies || read_layer_thetas(config_key_of(root, "layer_rope_theta"), c, status));
 }
 
 #define SIZE_LIMIT ((size_t)1 << 24)
@@ -353,13 +373,13 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
     struct json_field each_field =
         family->pattern_key ? config_key_of(root, family->pattern_key) : (struct json_field){0};
-    size_t each = family->full_each, length = SLIDING_WINDOW;
+    size_t each = family->full_each, length = family->window ? family->window : SLIDING_WINDOW;
     if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||
         !json_field_count(each_field, 1, SIZE_LIMIT, "", &each, status))
         return false;
     if (types.value && !read_layer_types(types, NULL, c, status))
         return false;
-    for (size_t l = each - 1; !types.value && l < c->layers; l += each)
+    for (size_t l = family->full_first ? 0 : each - 1; !types.value && l < c->layers; l += each)
         if (!set_full(c, each_field, l, status))
             return false;
     config_add_window(c, length, local_theta);
@@ -445,7 +465,19 @@ static bool read_cap(struct json_field root, const char *key, double standard, d
     return standard == 0 || json_is_null(field.value) || json_field_number(field, 1e-6, 1e6, cap, status);
 }
 
-// The activation, and Gemma's scales and caps.
+// Granite's: attention's whole scale, and that of embeddings.
+static bool read_multipliers(struct json_field root, struct config *c, struct status *status)
+{
+    double scale = 1, embedding = 1;
+    if (!json_field_number(config_key_of(root, "attention_multiplier"), 1e-6, 1e6, &scale, status) ||
+        !json_field_number(config_key_of(root, "embedding_multiplier"), 1e-6, 1e6, &embedding, status))
+        return false;
+    c->kinds[0].query_scale = family_query_scale(&c->kinds[0], 1 / (scale * scale));
+    c->embedding_scale = embedding == 1 ? 0 : embedding;
+    return true;
+}
+
+// The activation, scales and caps.
 static bool read_block(struct json_field root, const struct family *family, struct config *c, struct status *status)
 {
     double scalar = 256;
@@ -457,6 +489,9 @@ static bool read_block(struct json_field root, const struct family *family, stru
             return false;
         c->kinds[0].query_scale = family_query_scale(&c->kinds[0], scalar);
     }
+    c->kinds[0].sinks = family->sinks;
+    if (family->multiplies && !read_multipliers(root, c, status))
+        return false;
     return read_cap(root, "attn_logit_softcapping", family->cap, &c->kinds[0].cap, status) &&
            read_cap(root, "final_logit_softcapping", family->logit_cap, &c->logit_cap, status);
 }

@@ -70,6 +70,11 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         json_object_set_new(json, family->local_rope_key, json_real(windowed->rope_theta));
     if (family->scales_queries) // transformers truncates it to a whole number
         json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(kind))));
+    if (family->multiplies) {
+        json_object_set_new(json, "attention_multiplier", json_real(1 / sqrt(family_query_scalar(kind))));
+        json_object_set_new(json, "embedding_multiplier",
+                            json_real(c->embedding_scale > 0 ? c->embedding_scale : 1));
+    }
     if (family->cap > 0) {
         json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
         json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
@@ -106,13 +111,13 @@ static bool has_rope_of(const struct family *family, const struct config *c)
            (family->local_rope_key || windowed->rope_theta == family->local_rope_theta);
 }
 
-// Tells whether the family supports what attention has beside the softmax: caps alone.
+// Tells whether the family has the config's caps, sinks and gates.
 static bool has_softmax_of(const struct family *family, const struct config *c)
 {
     bool same = c->logit_cap == 0 || family->logit_cap > 0;
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
-        same &= !kind->sinks && !kind->gated && (kind->cap == 0 || family->cap > 0);
+        same &= kind->sinks == family->sinks && !kind->gated && (kind->cap == 0 || family->cap > 0);
     }
     return same;
 }
@@ -123,9 +128,9 @@ static bool is_of(const struct family *family, const struct config *c)
     double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
     return has_windows_of(family, c) && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm &&
            family->whole_qk_norm == c->whole_qk_norm && family->unit_offset == c->unit_offset &&
-           family->norms == c->norms && embedding_scale == c->embedding_scale &&
-           (family->scales_queries || c->kinds[0].query_scale == 0) && has_softmax_of(family, c) &&
-           has_rope_of(family, c);
+           family->norms == c->norms && (family->multiplies || embedding_scale == c->embedding_scale) &&
+           (family->scales_queries || family->multiplies || c->kinds[0].query_scale == 0) &&
+           has_softmax_of(family, c) && has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

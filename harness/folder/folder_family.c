@@ -69,6 +69,9 @@ const struct family families[] = {
     {"olmo3", "Olmo3ForCausalLM", KEYS_OLMO3, .qk_norm = true, .whole_qk_norm = true, .norms = NORMS_AFTER,
      .norm_epsilon = 1e-5, .rope_theta = 5e5, .local_rope_theta = 5e5, .sliding = SLIDING_PATTERN, .full_each = 4,
      .max_context = 2048, .padded = true, .pad = 1},
+    {"granite_swa", "GraniteSWAForCausalLM", KEYS_GRANITE_SWA, .tied = true, .sinks = true, .multiplies = true,
+     .kv_heads = 4, .norm_epsilon = 1e-5, .rope_theta = 10000, .sliding = SLIDING_PATTERN, .window = 128,
+     .full_each = 4, .full_first = true, .max_context = 8192, .sizes = {2560, 24, 20, 8192, 100352}},
     // Written as Qwen2 and Qwen3, which compute the same.
     {"qwen2_vl_text", "Qwen2ForCausalLM", KEYS_QWEN2, .qkv_bias = true, .kv_heads = 8, .norm_epsilon = 1e-5,
      .rope_theta = 1e6, .sliding = SLIDING_SOME, .max_context = 32768, .axes = true,
@@ -155,7 +158,6 @@ static const struct unread_family {
            "helium")},
     {"multiplies the residual stream or the logits by factors of its own, which are not read",
      TYPES("granite", "hyperclovax", "minicpm")},
-    {"has attention sinks, which are not computed", TYPES("granite_swa")},
     {"has layers without rotary positions, which are not computed", TYPES("exaone4", "smollm3")},
     {"runs its layers several times, which is not computed", TYPES("dory", "hrm_text")},
     {"has norms of queries and keys behind the rotation, which are not computed", TYPES("hunyuan_v1_dense")},

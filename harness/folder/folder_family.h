@@ -22,13 +22,17 @@ struct family {
     bool scales_queries;   // attention's scale is 1 / sqrt(query_pre_attn_scalar)
     // Defaults of attn_logit_softcapping and final_logit_softcapping; 0: it does not cap.
     double cap, logit_cap;
+    bool sinks;      // of each head, in the softmax
+    bool multiplies; // scores by attention_multiplier, in place of 1 / sqrt(head_dim), and embeddings
     size_t kv_heads; // 0: as many as heads
     size_t head_dim; // 0: hidden_size / num_attention_heads
     double norm_epsilon, rope_theta;
     double local_rope_theta;    // of layers with a window, which have no scaling; 0: the same
     const char *local_rope_key; // NULL: always that value
     enum sliding sliding;
+    size_t window;           // default of sliding_window; 0: 4096
     size_t full_each;        // SLIDING_PATTERN: n
+    bool full_first;         // of n layers the first has no window, not the last
     const char *pattern_key; // its key; NULL: none
     bool default_rope;       // transformers supports only longrope scaling
     size_t max_context;
