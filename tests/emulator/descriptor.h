@@ -6,7 +6,7 @@
 struct attribute {
     int name;
     int64_t count;
-    char bytes[256];
+    char bytes[512];
 };
 
 struct descriptor {

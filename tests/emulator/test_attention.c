@@ -126,19 +126,19 @@ static void call_free(struct device *device, struct call *c)
 enum { BLOCK = CUDA_ATTENTION_QUERIES, KEYS = CUDA_ATTENTION_KEYS, TILE = CUDA_ATTENTION_TILE };
 
 static const struct attention_shape shapes[] = {
-    {BLOCK, 0, 1, 4, 2, 8, 0, {0}, 0},    // a causal block alone
-    {BLOCK, KEYS, 1, 4, 2, 8, 0, {0}, 0}, // one rectangle before it
-    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8, 0, {0}, 0},
-    {3 * BLOCK + 5, 7, 1, 8, 2, 16, 0, {0}, 0},   // blocks of queries, keys that no tile ends
-    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8, 0, {0}, 0}, // sequences
-    {BLOCK, 2 * KEYS, 2, 4, 4, 8, 0, {0}, 0},     // nothing to fold
-    {TILE + 5, 5 * TILE, 1, 7, 1, 24, 0, {0}, 0},
+    {BLOCK, 0, 1, 4, 2, 8, 0, {0}, 0, 0},    // a causal block alone
+    {BLOCK, KEYS, 1, 4, 2, 8, 0, {0}, 0, 0}, // one rectangle before it
+    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8, 0, {0}, 0, 0},
+    {3 * BLOCK + 5, 7, 1, 8, 2, 16, 0, {0}, 0, 0},   // blocks of queries, keys that no tile ends
+    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8, 0, {0}, 0, 0}, // sequences
+    {BLOCK, 2 * KEYS, 2, 4, 4, 8, 0, {0}, 0, 0},     // nothing to fold
+    {TILE + 5, 5 * TILE, 1, 7, 1, 24, 0, {0}, 0, 0},
     // Keys that all queries see: blocks of both, a single one, and a few that no tile holds.
-    {2 * BLOCK + 5, 3 * KEYS, 1, 6, 2, 8, 2 * KEYS + TILE, {0}, 0},
-    {TILE + 5, 3 * TILE, 2, 4, 4, 16, TILE, {0}, 0},
-    {BLOCK + 1, 2 * KEYS, 3, 4, 2, 8, KEYS + TILE + 3, {0}, 0},
-    {BLOCK, 3 * KEYS, 1, 2, 2, 8, TILE + 1, {0}, 0},
-    {BLOCK + 2, KEYS + 3, 1, 2, 1, 136, 0, {0}, 0}, // long heads
+    {2 * BLOCK + 5, 3 * KEYS, 1, 6, 2, 8, 2 * KEYS + TILE, {0}, 0, 0},
+    {TILE + 5, 3 * TILE, 2, 4, 4, 16, TILE, {0}, 0, 0},
+    {BLOCK + 1, 2 * KEYS, 3, 4, 2, 8, KEYS + TILE + 3, {0}, 0, 0},
+    {BLOCK, 3 * KEYS, 1, 2, 2, 8, TILE + 1, {0}, 0, 0},
+    {BLOCK + 2, KEYS + 3, 1, 2, 1, 136, 0, {0}, 0, 0}, // long heads
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -329,9 +329,9 @@ static void test_rounded_as_on_the_cpu(void **state)
 {
     (void)state;
     static const struct attention_shape of[] = {
-        {BLOCK, 0, 2, 4, 2, 16, 0, {0}, 0},           {BLOCK, KEYS + TILE, 2, 4, 2, 16, 0, {0}, 0},
-        {BLOCK, KEYS + TILE, 1, 4, 4, 16, 0, {0}, 0}, {BLOCK, 3 * KEYS, 3, 4, 2, 16, KEYS + TILE + 3, {0}, 0},
-        {BLOCK, 17, 3, 2, 1, 4, 0, {0}, 0},           {BLOCK, 17, 3, 2, 1, 12, 0, {0}, 0},
+        {BLOCK, 0, 2, 4, 2, 16, 0, {0}, 0, 0},           {BLOCK, KEYS + TILE, 2, 4, 2, 16, 0, {0}, 0, 0},
+        {BLOCK, KEYS + TILE, 1, 4, 4, 16, 0, {0}, 0, 0}, {BLOCK, 3 * KEYS, 3, 4, 2, 16, KEYS + TILE + 3, {0}, 0, 0},
+        {BLOCK, 17, 3, 2, 1, 4, 0, {0}, 0, 0},           {BLOCK, 17, 3, 2, 1, 12, 0, {0}, 0, 0},
     };
     struct status status = {0};
     struct device *cpu = device_open("cpu", DTYPE_BF16, 0, &status);
@@ -422,22 +422,22 @@ static void test_low_logsumexp(void **state)
 // Queries that fill no tile have short ranges; keys that all queries see, one more than ranges hold, or fewer than
 // a part; queries in blocks.
 static const struct attention_shape cut[] = {
-    {TILE, 32 * TILE, 1, 4, 2, 8, 0, {0}, 0},
-    {TILE, 31 * TILE, 1, 4, 2, 8, 0, {0}, 0},
-    {TILE, 519, 2, 4, 2, 8, 0, {0}, 0},
-    {5, 700, 3, 6, 2, 16, 0, {0}, 0},
-    {7, 300, 1, 7, 1, 24, 0, {0}, 0},
-    {5, 400, 1, 4, 2, 8, 320, {0}, 0},
-    {5, 400, 2, 4, 4, 8, 257, {0}, 0},
-    {2, 300, 1, 2, 2, 8, 299, {0}, 0},
-    {2 * BLOCK + 3, 64 * (2 * BLOCK + 3), 2, 2, 1, 8, 0, {0}, 0},
-    {2 * BLOCK, 6000, 1, 2, 1, 8, 3000, {0}, 0},
+    {TILE, 32 * TILE, 1, 4, 2, 8, 0, {0}, 0, 0},
+    {TILE, 31 * TILE, 1, 4, 2, 8, 0, {0}, 0, 0},
+    {TILE, 519, 2, 4, 2, 8, 0, {0}, 0, 0},
+    {5, 700, 3, 6, 2, 16, 0, {0}, 0, 0},
+    {7, 300, 1, 7, 1, 24, 0, {0}, 0, 0},
+    {5, 400, 1, 4, 2, 8, 320, {0}, 0, 0},
+    {5, 400, 2, 4, 4, 8, 257, {0}, 0, 0},
+    {2, 300, 1, 2, 2, 8, 299, {0}, 0, 0},
+    {2 * BLOCK + 3, 64 * (2 * BLOCK + 3), 2, 2, 1, 8, 0, {0}, 0, 0},
+    {2 * BLOCK, 6000, 1, 2, 1, 8, 3000, {0}, 0, 0},
 };
 static const struct attention_shape uncut[] = {{TILE, 31 * TILE - 1, 1, 4, 2, 8, 0, {0}, 0, 0},
-                                               {40 * TILE, 0, 1, 4, 2, 8, 0, {0}, 0},
-                                               {5, 3, 1, 4, 2, 8, 1, {0}, 0},
-                                               {1, 400, 1, 4, 2, 8, 0, {0}, 0},
-                                               {TILE, 400, 1, 4, 2, 8, 0, {.window = 20}, 0}};
+                                               {40 * TILE, 0, 1, 4, 2, 8, 0, {0}, 0, 0},
+                                               {5, 3, 1, 4, 2, 8, 1, {0}, 0, 0},
+                                               {1, 400, 1, 4, 2, 8, 0, {0}, 0, 0},
+                                               {TILE, 400, 1, 4, 2, 8, 0, {.window = 20}, 0, 0}};
 
 struct forward {
     struct tensor q, k, v, o, logsumexp;
