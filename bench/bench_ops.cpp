@@ -312,7 +312,7 @@ void add_rows(size_t tokens, size_t d)
         struct tensor x = b.random(tokens, d);
         struct tensor frequencies = b.make(1, head_dim / 2, DTYPE_F64,
                                            [&] { return std::pow(5e5, -2.0 * (double)pair++ / (double)head_dim); });
-        b.measure(state, [&] { op_rope(b.device, x, frequencies, 4096, 1, documents{}, 1); });
+        b.measure(state, [&] { op_rope(b.device, x, frequencies, {head_dim, false, 1}, 4096, 1, documents{}, 1); });
     });
     add("copy_from_sums" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor from = b.sums(tokens, d), to = b.random(tokens, d);

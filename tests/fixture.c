@@ -80,13 +80,48 @@ static void make_qwen3_next(struct config *c)
     c->qk_norm = c->unit_offset = c->kinds[0].gated = true;
 }
 
+static void make_glm4(struct config *c)
+{
+    c->norms = NORMS_AROUND;
+    c->glm_norms = c->qkv_bias = true;
+    c->kinds[0].rope = ROPE_INTERLEAVED;
+    c->kinds[0].rotary = 4;
+    c->kinds[0].rope_scaling = (struct rope_scaling){4, 1, 32, 16, rope_yarn_gain(4)};
+}
+
+// With biases.
+static void make_smollm3(struct config *c)
+{
+    c->tied = c->o_bias = c->mlp_bias = true;
+    config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
+}
+
+static void make_granite(struct config *c)
+{
+    c->o_bias = c->mlp_bias = true;
+    c->kinds[0].query_scale = 0.7;
+    c->embedding_scale = 12;
+    c->residual_scale = 0.22;
+    c->logits_scale = 0.3;
+}
+
+static void make_exaone4(struct config *c)
+{
+    c->norms = NORMS_AFTER;
+    c->qk_norm = true;
+    set_turns(c, 0);
+    config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
+}
+
 const char *fixture_choose_family(struct fixture *f, size_t index)
 {
     static const struct {
         const char *name;
         void (*make)(struct config *config);
-    } families[] = {{"OLMo 2", make_olmo2},   {"Gemma", make_gemma},     {"Gemma 3", make_gemma3},
-                    {"Gemma 2", make_gemma2}, {"gpt-oss", make_gpt_oss}, {"Qwen3-Next", make_qwen3_next}};
+    } families[] = {{"OLMo 2", make_olmo2},    {"Gemma", make_gemma},     {"Gemma 3", make_gemma3},
+                    {"Gemma 2", make_gemma2},  {"gpt-oss", make_gpt_oss}, {"Qwen3-Next", make_qwen3_next},
+                    {"GLM-4", make_glm4},      {"SmolLM3", make_smollm3}, {"Granite", make_granite},
+                    {"Exaone 4", make_exaone4}};
     if (index >= sizeof families / sizeof *families)
         return NULL;
     families[index].make(&f->config);

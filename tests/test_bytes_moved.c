@@ -135,10 +135,11 @@ static void norms(struct held *h)
     op_rmsnorm_backward(d, grad_x, false, none, y, x, gain, 0, rstd);
     expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd), LIST(grad_x));
     struct tensor frequencies = of(h, 1, 3, DTYPE_F64), q = bf16(h, 8, 12);
-    op_rope(d, q, frequencies, 5, 2, (struct documents){0}, 1);
+    struct rope_shape heads = {.head_dim = 6, .gain = 1};
+    op_rope(d, q, frequencies, heads, 5, 2, (struct documents){0}, 1);
     expect(h, "rope", LIST(q), LIST(q));
     struct documents documents = {.device_starts = i32(h, 8), .device_prefixes = i32(h, 2)};
-    op_rope(d, q, frequencies, 5, 2, documents, -1);
+    op_rope(d, q, frequencies, heads, 5, 2, documents, -1);
     expect(h, "rope", LIST(q, documents.device_starts, documents.device_prefixes), LIST(q));
     struct tensor gate = bf16(h, 3, 11), up = bf16(h, 3, 11), product = bf16(h, 3, 11);
     op_swiglu_forward(d, product, gate, up, ACTIVATION_SILU);

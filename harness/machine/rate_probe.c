@@ -233,7 +233,8 @@ static void open_rope(struct probe_operands *o, const size_t *at)
 }
 static void run_rope(struct probe_operands *o)
 {
-    op_rope(o->device, o->t[0], o->t[1], 0, 1, (struct documents){0}, 1);
+    op_rope(o->device, o->t[0], o->t[1], (struct rope_shape){.head_dim = 64, .gain = 1}, 0, 1,
+            (struct documents){0}, 1);
 }
 
 static void open_adamw(struct probe_operands *o, const size_t *at)

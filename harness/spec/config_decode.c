@@ -28,13 +28,19 @@ static const struct key {
     {"norm_epsilon", NUMBER, offsetof(struct config, norm_epsilon), .required = false},
     {"tied", FLAG, offsetof(struct config, tied), .required = false},
     {"qkv_bias", FLAG, offsetof(struct config, qkv_bias), .required = false},
+    {"o_bias", FLAG, offsetof(struct config, o_bias), .rare = true},
+    {"mlp_bias", FLAG, offsetof(struct config, mlp_bias), .rare = true},
     {"qk_norm", FLAG, offsetof(struct config, qk_norm), .required = false},
     {"whole_qk_norm", FLAG, offsetof(struct config, whole_qk_norm), .rare = true},
     {"unit_offset", FLAG, offsetof(struct config, unit_offset), .rare = true},
     {"norms", CHOICE, offsetof(struct config, norms), .rare = true, .choices = norms_names},
     {"activation", CHOICE, offsetof(struct config, activation), .rare = true, .choices = activation_names},
+    {"rope", CHOICE, offsetof(struct config, kinds[0].rope), .rare = true, .choices = rope_names},
+    {"rotary", COUNT, offsetof(struct config, kinds[0].rotary), .rare = true},
     {"query_scale", NUMBER, offsetof(struct config, kinds[0].query_scale), .rare = true},
     {"embedding_scale", NUMBER, offsetof(struct config, embedding_scale), .rare = true},
+    {"residual_scale", NUMBER, offsetof(struct config, residual_scale), .rare = true},
+    {"logits_scale", NUMBER, offsetof(struct config, logits_scale), .rare = true},
     {"attention_cap", NUMBER, offsetof(struct config, kinds[0].cap), .rare = true},
     {"logit_cap", NUMBER, offsetof(struct config, logit_cap), .rare = true},
     {"sinks", FLAG, offsetof(struct config, kinds[0].sinks), .rare = true},
@@ -122,6 +128,28 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
                             &scaling->original_context, status);
 }
 
+// Layers [0, CONFIG_KIND_LAYERS) without positions, and the kind of those without a window with its positions.
+struct flat {
+    bool without[CONFIG_KIND_LAYERS];
+    struct layer_kind kind;
+};
+
+static struct flat flat_of(const struct config *config)
+{
+    struct flat flat = {.kind = *config_full_kind(config)};
+    bool all = flat.kind.rope == ROPE_NONE;
+    for (size_t l = 0; l < config->layers; l++) {
+        enum rope_pairs rope = config_kind(config, l)->rope;
+        if (l < CONFIG_KIND_LAYERS)
+            flat.without[l] = rope == ROPE_NONE;
+        flat.kind.rope = rope != ROPE_NONE ? rope : flat.kind.rope;
+        all &= rope == ROPE_NONE;
+    }
+    if (all)
+        memset(flat.without, 0, sizeof flat.without);
+    return flat;
+}
+
 // Windows of a shape: their length, 0: none, and the RoPE base of layers with one, 0: that of all. The layers
 // without one are of kind 1.
 struct windows {
@@ -131,9 +159,29 @@ struct windows {
 
 static struct windows windows_of(const struct config *config)
 {
-    const struct layer_kind *windowed = &config->kinds[0], *full = config_full_kind(config);
-    bool local = full != windowed && !rope_is_same(full, windowed);
-    return (struct windows){windowed->window, local ? windowed->rope_theta : 0};
+    struct layer_kind windowed = {0}, full = flat_of(config).kind;
+    for (size_t l = 0; l < config->layers && windowed.window == 0; l++)
+        windowed = *config_kind(config, l);
+    windowed.rope = full.rope;
+    bool local = windowed.window > 0 && full.window == 0 && !rope_is_same(&full, &windowed);
+    return (struct windows){windowed.window, local ? windowed.rope_theta : 0};
+}
+
+static bool read_no_rope_layers(struct json_field field, size_t layers, bool without[CONFIG_KIND_LAYERS],
+                                struct status *status)
+{
+    if (!field.value)
+        return true;
+    if (!json_is_array(field.value))
+        return json_field_expected(field, status, "a list of the layers without positions");
+    memset(without, 0, CONFIG_KIND_LAYERS * sizeof *without);
+    for (size_t i = 0; i < json_array_size(field.value); i++) {
+        size_t layer = 0, last = layers < CONFIG_KIND_LAYERS ? layers : CONFIG_KIND_LAYERS;
+        if (!json_field_count(json_field_at(field, i), 0, last - 1, "", &layer, status))
+            return false;
+        without[layer] = true;
+    }
+    return true;
 }
 
 // null: no window.
@@ -207,10 +255,11 @@ static bool read_name(struct json_field shape, struct config *config, bool prese
 
 static bool read_shape(struct json_field field, struct config *config, struct status *status)
 {
-    struct names known = {6,
-                          {"preset", "name", "rope_scaling", "sliding_window", "full_layers", "local_rope_theta"}};
+    struct names known = {5, {"preset", "name", "rope_scaling", "sliding_window", "full_layers"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
+    names_add(&known, "local_rope_theta");
+    names_add(&known, "no_rope_layers");
     if (!json_field_object(field, &known, "model", status))
         return false;
     *config = (struct config){.kinds = {{.rope_theta = 10000}}, .norm_epsilon = 1e-5};
@@ -219,8 +268,11 @@ static bool read_shape(struct json_field field, struct config *config, struct st
         return false;
     struct layer_kind *kind = &config->kinds[0];
     struct windows windows = windows_of(config);
-    *kind = *config_full_kind(config);
-    config->kinds[1] = (struct layer_kind){0};
+    struct flat flat = flat_of(config);
+    for (size_t l = 0; l < CONFIG_KIND_LAYERS; l++)
+        config->kind_of[l] = windows.length > 0 && l < config->layers && config_kind(config, l)->window == 0;
+    memset(config->kinds, 0, sizeof config->kinds);
+    *kind = flat.kind;
     kind->window = 0;
     for (size_t i = 0; i < KEYS; i++) {
         if (!preset.value && keys[i].required && !json_field_get(field, keys[i].name).value)
@@ -242,15 +294,19 @@ static bool read_shape(struct json_field field, struct config *config, struct st
         return false;
     if (windows.length > 0)
         config_add_window(config, windows.length, windows.local_rope_theta);
-    return true;
+    struct json_field no_rope = json_field_get(field, "no_rope_layers");
+    return read_no_rope_layers(no_rope, config->layers, flat.without, status) &&
+           (config_remove_positions(config, flat.without) ||
+            json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_KINDS));
 }
 
 static json_t *shape_json(const struct config *given)
 {
     json_t *shape = json_object();
     struct windows windows = windows_of(given);
+    struct flat of = flat_of(given);
     struct config flat = *given, *config = &flat;
-    flat.kinds[0] = *config_full_kind(given);
+    flat.kinds[0] = of.kind;
     json_object_set_new(shape, "name", json_string(config->name));
     for (size_t i = 0; i < KEYS; i++) {
         static const struct config zero;
@@ -267,6 +323,13 @@ static json_t *shape_json(const struct config *given)
                         folder_rope_json(&config->kinds[0].rope_scaling, "type", "original_context"));
     if (windows.local_rope_theta > 0)
         json_object_set_new(shape, "local_rope_theta", json_real(windows.local_rope_theta));
+    json_t *without = json_array();
+    for (size_t l = 0; l < config->layers && l < CONFIG_KIND_LAYERS; l++)
+        if (of.without[l])
+            json_array_append_new(without, json_integer((json_int_t)l));
+    if (json_array_size(without) > 0)
+        json_object_set(shape, "no_rope_layers", without);
+    json_decref(without);
     if (windows.length > 0) {
         json_t *full = json_array();
         for (size_t l = 0; l < config->layers; l++)

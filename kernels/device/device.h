@@ -317,10 +317,17 @@ typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bo
                                  struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
                                  double offset, struct tensor rstd);
 
-// Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
-// direction * position * frequencies[j]; row r stands at position start + r / batch - starts[r], if starts[r] > 0
-typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                     struct documents documents, int direction);
+// The first `rotary` numbers of a head turn, in pairs (j, j + rotary / 2), or (2 j, 2 j + 1) if interleaved, and
+// are multiplied by gain; the others stay as they are. rotary: twice the number of frequencies.
+struct rope_shape {
+    size_t head_dim;
+    bool interleaved;
+    double gain;
+};
+// Rotates, in place, pair j of every head of x: [n * batch, heads * head_dim] by the angle direction * position *
+// frequencies[j]; row r stands at position start + r / batch - starts[r], if starts[r] > 0
+typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,
+                     size_t start, size_t batch, struct documents documents, int direction);
 
 // S = q k^T * scale, capped, + causal + mask;  o = softmax(S) v;  logsumexp: of S, [queries * batch, heads],
 // natural logarithm. A query that sees no key has o = 0 and logsumexp = -infinity.

@@ -213,15 +213,16 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
         grad_x, accumulate, grad_gain, grad_y, x, gain, offset, rstd);
 }
 
-void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-             struct documents documents, int direction)
+void op_rope(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,
+             size_t start, size_t batch, struct documents documents, int direction)
 {
     if (failed(device))
         return;
-    CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
+    CHECK(x.cols % shape.head_dim == 0 && 2 * frequencies.cols <= shape.head_dim && shape.gain != 0);
+    CHECK(x.rows % batch == 0 && (direction == 1 || direction == -1));
     check_documents(&documents, x.rows, batch);
     RUN(device, WORK_ROPE, rope, 2 * bytes(x) + bytes(documents.device_starts) + bytes(documents.device_prefixes),
-        x, frequencies, start, batch, documents, direction);
+        x, frequencies, shape, start, batch, documents, direction);
 }
 
 void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,

@@ -47,7 +47,7 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
                     : c->whole_qk_norm ? kv
                                        : kind->head_dim},
         [SINKS] = {kind->sinks ? kind->heads : none},
-        [O] = {c->width, q},
+        [O] = {c->width, q, c->o_bias},
     };
     return shapes[parameter];
 }
@@ -63,13 +63,13 @@ static struct rotated rotated_queries(const struct model *model, size_t layer)
     const struct layer_kind *kind = kind_of(model, layer);
     double gain = rope_gain(kind);
     return (struct rotated){layer, kind->heads, block_of(model, layer)->parameters[Q_NORM].weight,
-                            (kind->query_scale > 0 ? kind->query_scale : 1) * gain * gain};
+                            kind->query_scale, gain * gain};
 }
 
 static struct rotated rotated_keys(const struct model *model, size_t layer)
 {
     return (struct rotated){layer, kind_of(model, layer)->kv_heads,
-                            block_of(model, layer)->parameters[K_NORM].weight, 0};
+                            block_of(model, layer)->parameters[K_NORM].weight, 0, 0};
 }
 
 // ---- from x to queries, keys and values

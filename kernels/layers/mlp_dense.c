@@ -14,7 +14,11 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
 {
     (void)layer;
     const struct block_shape shapes[] = {
-        [GATE] = {c->ffn, c->width}, [UP] = {c->ffn, c->width}, [GATE_UP] = {0}, [DOWN] = {c->width, c->ffn}};
+        [GATE] = {c->ffn, c->width, c->mlp_bias},
+        [UP] = {c->ffn, c->width, c->mlp_bias},
+        [GATE_UP] = {0},
+        [DOWN] = {c->width, c->ffn, c->mlp_bias},
+    };
     return shapes[parameter];
 }
 

@@ -1,6 +1,6 @@
 // Projection: a linear map of the decoder, with its bias and LoRA factors, and its gradients.
-//   y = x W^T (+ bias) (+ scale * (x A^T) B^T)      W: [out, in], A: [rank, in], B: [out, rank]
-// LoRA: Hu et al. 2021, equation 3; scale: lora_scale. W's gradient exists only where W trains.
+//   y = scale (x W^T (+ bias) (+ lora_scale * (x A^T) B^T))      W: [out, in], A: [rank, in], B: [out, rank]
+// LoRA: Hu et al. 2021, equation 3. W's gradient exists only where W trains.
 #pragma once
 #include "kernels/model/model.h"
 

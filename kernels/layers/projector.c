@@ -69,13 +69,14 @@ void projector_project(struct device *device, struct tensor r, struct tensor p, 
     }
 }
 
-void projector_add(struct device *device, struct tensor r, struct tensor p, struct tensor grad_y, struct tensor x)
+void projector_add(struct device *device, struct tensor r, struct tensor p, struct tensor grad_y, struct tensor x,
+                   double alpha)
 {
     bool right = projector_on_right(grad_y.cols, x.cols);
     size_t rank = projector_rank(p, grad_y.cols, x.cols);
     struct tensor narrow = tensor_new(device, x.rows, rank, x.dtype, CATEGORY_WORKSPACE);
     op_gemm(device, narrow, right ? x : grad_y, NO_TRANSPOSE, p, right ? TRANSPOSE : NO_TRANSPOSE, 1, 0);
-    op_gemm(device, r, right ? grad_y : narrow, TRANSPOSE, right ? narrow : x, NO_TRANSPOSE, 1, 1);
+    op_gemm(device, r, right ? grad_y : narrow, TRANSPOSE, right ? narrow : x, NO_TRANSPOSE, alpha, 1);
     tensor_free(device, &narrow);
 }
 

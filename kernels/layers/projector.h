@@ -19,7 +19,8 @@ void projector_find(struct device *device, struct tensor p, struct tensor g);
 void projector_project(struct device *device, struct tensor r, struct tensor p, struct tensor g);
 // r += grad_y^T x in the directions p, for the gradient of a matrix of which y = x W^T: by two small products,
 // without that gradient. grad_y: [n, rows], x: [n, cols]
-void projector_add(struct device *device, struct tensor r, struct tensor p, struct tensor grad_y, struct tensor x);
+void projector_add(struct device *device, struct tensor r, struct tensor p, struct tensor grad_y, struct tensor x,
+                   double alpha);
 // grad = alpha * rows [first, first + grad.rows), of so many, of the matrix's part of a step n. n: of R's shape and
 // p's dtype.
 void projector_back(struct device *device, struct tensor grad, struct tensor p, struct tensor n, size_t rows,

@@ -23,14 +23,15 @@ void rotated_norm(struct model *model, struct rotated of, struct tensor y, struc
 static void turn(struct model *model, const struct batch *batch, struct rotated of, struct tensor x,
                  struct span tokens, int direction)
 {
-    const struct tensor *frequencies =
-        &model->rope_frequencies[config_kind(&model->config, of.layer) - model->config.kinds];
+    const struct layer_kind *kind = config_kind(&model->config, of.layer);
+    struct tensor frequencies = model->rope_frequencies[kind - model->config.kinds];
+    struct rope_shape shape = {kind->head_dim, kind->rope == ROPE_INTERLEAVED, of.gain > 0 ? of.gain : 1};
     struct token_run runs[PIECES];
     size_t B = x.rows / tokens.count, count = pieces_runs(&batch->pieces, tokens, runs);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; kind->rope != ROPE_NONE && i < count; i++) {
         struct span positions = {runs[i].start, runs[i].count};
-        op_rope(model->device, tensor_rows(x, (runs[i].first - tokens.start) * B, runs[i].count * B), *frequencies,
-                runs[i].start, B, batch_documents(batch, positions), direction);
+        op_rope(model->device, tensor_rows(x, (runs[i].first - tokens.start) * B, runs[i].count * B), frequencies,
+                shape, runs[i].start, B, batch_documents(batch, positions), direction);
     }
     if (of.scale > 0 && of.scale != 1)
         op_scale(model->device, x, of.scale);

@@ -10,6 +10,7 @@ struct rotated {
     size_t layer, heads;
     const struct parameter *norm; // NULL: none
     double scale;                 // 0: 1
+    double gain;                  // of what turns; 0: 1
 };
 // Rows of their norm per row of theirs: one per head, or one of all.
 size_t rotated_norms(const struct model *model, struct rotated of);

@@ -5,6 +5,7 @@
 
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
+const char *const rope_names[] = {"halves", "interleaved", "none", NULL};
 // layers, width, heads, kv_heads, head_dim, ffn, vocab
 #define SIZES(l, d, h, g, D, f, v) .layers = l, .width = d, HEADS(0, h, g, D), .ffn = f, .vocab = v
 #define HEADS(k, h, g, D)          .kinds[k].heads = h, .kinds[k].kv_heads = g, .kinds[k].head_dim = D
@@ -231,6 +232,10 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
                           kind->head_dim);
     }
+    if (kind->rotary % 2 || kind->rotary > kind->head_dim) {
+        return status_set(status, STATUS_BAD_INPUT, "rotary must be even and at most head_dim, found %zu of %zu",
+                          kind->rotary, kind->head_dim);
+    }
     return check_number("rope_theta", kind->rope_theta, true, status) &&
            check_number("query_scale", kind->query_scale, false, status) &&
            check_number("attention_cap", kind->cap, false, status) && check_scaling(&kind->rope_scaling, status);
@@ -290,6 +295,37 @@ void config_add_window(struct config *c, size_t window, double local_rope_theta)
     }
 }
 
+// The first kind that no layer has, from `from` on; CONFIG_KINDS: there is none.
+static size_t unused_kind(const struct config *c, size_t from)
+{
+    while (from < CONFIG_KINDS && config_has_kind(c, from))
+        from++;
+    return from;
+}
+
+bool config_remove_positions(struct config *c, const bool layers[CONFIG_KIND_LAYERS])
+{
+    size_t to[CONFIG_KINDS], last = c->layers < CONFIG_KIND_LAYERS ? c->layers : CONFIG_KIND_LAYERS, next = 0;
+    for (size_t k = 0; k < CONFIG_KINDS; k++) {
+        size_t with = c->layers - last, without = 0; // layers above the last are of kind 0
+        with = k > 0 ? 0 : with;
+        for (size_t l = 0; l < last; l++)
+            *(layers[l] ? &without : &with) += c->kind_of[l] == k;
+        to[k] = k;
+        if (without > 0 && with > 0) {
+            to[k] = next = unused_kind(c, next);
+            if (next++ == CONFIG_KINDS)
+                return false;
+            c->kinds[to[k]] = c->kinds[k];
+        }
+        if (without > 0)
+            c->kinds[to[k]].rope = ROPE_NONE;
+    }
+    for (size_t l = 0; l < last; l++)
+        c->kind_of[l] = (uint8_t)(layers[l] ? to[c->kind_of[l]] : c->kind_of[l]);
+    return true;
+}
+
 double rope_yarn_gain(double factor)
 {
     return 0.1 * log(factor) + 1;
@@ -300,12 +336,19 @@ double rope_gain(const struct layer_kind *kind)
     return kind->rope_scaling.attention_factor > 0 ? kind->rope_scaling.attention_factor : 1;
 }
 
+size_t rope_rotary(const struct layer_kind *kind)
+{
+    size_t rotary = kind->rotary > 0 ? kind->rotary : kind->head_dim;
+    return kind->rope == ROPE_NONE ? 0 : rotary;
+}
+
 bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other)
 {
     const struct rope_scaling *r = &kind->rope_scaling, *s = &other->rope_scaling;
-    return kind->head_dim == other->head_dim && kind->rope_theta == other->rope_theta && r->factor == s->factor &&
-           r->low_freq_factor == s->low_freq_factor && r->high_freq_factor == s->high_freq_factor &&
-           r->original_context == s->original_context && r->attention_factor == s->attention_factor;
+    return rope_rotary(kind) == rope_rotary(other) && kind->rope_theta == other->rope_theta &&
+           r->factor == s->factor && r->low_freq_factor == s->low_freq_factor &&
+           r->high_freq_factor == s->high_freq_factor && r->original_context == s->original_context &&
+           r->attention_factor == s->attention_factor;
 }
 
 // How much of frequency j is kept where those between are blended: by its turns in the original context.
@@ -321,9 +364,9 @@ static double kept_by_place(const struct layer_kind *kind, size_t j)
     const struct rope_scaling *r = &kind->rope_scaling;
     double places[2], turns[] = {r->high_freq_factor, r->low_freq_factor};
     for (int i = 0; i < 2; i++)
-        places[i] =
-            kind->head_dim * log((double)r->original_context / (turns[i] * 2 * M_PI)) / (2 * log(kind->rope_theta));
-    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)kind->head_dim - 1);
+        places[i] = rope_rotary(kind) * log((double)r->original_context / (turns[i] * 2 * M_PI)) /
+                    (2 * log(kind->rope_theta));
+    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)rope_rotary(kind) - 1);
     last += first == last ? 0.001 : 0; // as those who made the models have it
     return 1 - ((double)j - first) / (last - first);
 }
@@ -331,8 +374,9 @@ static double kept_by_place(const struct layer_kind *kind, size_t j)
 void rope_frequencies(const struct layer_kind *kind, double *frequencies)
 {
     const struct rope_scaling *r = &kind->rope_scaling;
-    for (size_t j = 0; j < kind->head_dim / 2; j++) {
-        double frequency = pow(kind->rope_theta, -(2.0 * j) / kind->head_dim);
+    size_t rotary = rope_rotary(kind);
+    for (size_t j = 0; j < rotary / 2; j++) {
+        double frequency = pow(kind->rope_theta, -(2.0 * j) / rotary);
         if (r->factor != 0 && r->high_freq_factor == 0) {
             frequency /= r->factor;
         } else if (r->factor != 0) {

@@ -16,11 +16,18 @@ struct rope_scaling {
     double attention_factor; // of yarn; 0: none
 };
 
+// Pairs of a head's numbers that RoPE turns: each with the one half of them away, or with its neighbour. NONE: the
+// layer has no positions.
+enum rope_pairs { ROPE_HALVES, ROPE_INTERLEAVED, ROPE_NONE };
+extern const char *const rope_names[]; // ending in NULL
+
 // What layers of one kind share, and those of different kinds may have different.
 struct layer_kind {
     size_t mixer, mlp; // numbers in mixers[] and mlps[] (block.h)
     size_t heads, kv_heads, head_dim;
     size_t window; // a query sees this many keys, the last its own; 0: all before it
+    enum rope_pairs rope;
+    size_t rotary; // the first numbers of a head, which turn; 0: all
     double rope_theta;
     struct rope_scaling rope_scaling;
     double query_scale; // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
@@ -47,20 +54,22 @@ struct config {
     // Whether row `pad` of the embedding takes no gradient from tokens with that id (padding_idx of
     // torch.nn.Embedding); a tied head gives it one all the same.
     bool padded;
-    size_t pad;         // below vocab; 0 unless padded
-    bool qkv_bias;      // Qwen2
+    size_t pad; // below vocab; 0 unless padded
+    bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;       // Qwen3: RMSNorm over head_dim of q and k, before RoPE
     bool whole_qk_norm; // OLMo 2: of these two, over all heads at once
     bool unit_offset;   // Gemma: a norm's gain is 1 + its weight
     bool fused;         // Phi-3: files keep q, k, v in one matrix and gate, up in one, and so do adapters
+    bool glm_norms;     // GLM-4: files name the norms of outputs post_self_attn_layernorm and post_mlp_layernorm
     // The module of a model of images or sound that the decoder is, "language_model", by which adapters name their
     // tensors; NULL: it is all of the model.
     const char *submodule;
     enum norms norms;
     enum activation activation; // of the MLP's gate
-    double embedding_scale;     // factor of embeddings; 0: 1
-    double logit_cap;           // of logits, as of scores; 0: none
-    size_t max_context;         // max_position_embeddings; not a limit here
+    // Factors of embeddings, of what a block adds, and of logits; 0: 1.
+    double embedding_scale, residual_scale, logits_scale;
+    double logit_cap;   // of logits, as of scores; 0: none
+    size_t max_context; // max_position_embeddings; not a limit here
 };
 static inline const struct layer_kind *config_kind(const struct config *config, size_t layer)
 {
@@ -87,11 +96,16 @@ const struct layer_kind *config_full_kind(const struct config *config);
 // Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
 // kind 1 are then what those of kind 0 were.
 void config_add_window(struct config *config, size_t window, double local_rope_theta);
-// RoPE's angular frequencies, scaling applied: head_dim / 2 values.
+// Numbers of a head that turn: rotary, or all; 0 of ROPE_NONE.
+size_t rope_rotary(const struct layer_kind *kind);
+// Takes the positions from these layers: their kinds get ROPE_NONE, split where other layers have them. False if
+// there are too many kinds then.
+bool config_remove_positions(struct config *config, const bool layers[CONFIG_KIND_LAYERS]);
+// RoPE's angular frequencies, scaling applied: rope_rotary / 2 values.
 void rope_frequencies(const struct layer_kind *kind, double *frequencies);
 // Whether these are the same for two kinds.
 bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other);
-// Factor of rotated queries and keys: 1 except for yarn.
+// Factor of what turns of queries and keys: 1 except for yarn.
 double rope_gain(const struct layer_kind *kind);
 // YaRN's own choice of it for a factor: 0.1 ln(factor) + 1.
 double rope_yarn_gain(double factor);

@@ -145,6 +145,7 @@ static void add_block(struct model *model, size_t layer, const struct block_kind
         add_module(model, layer, kind, i, block);
         block->out = &block->parameters[i];
     }
+    block->parameters[block->out - block->parameters].scale = c->residual_scale;
     if (c->norms != NORMS_BEFORE)
         block->out_norm = add_gain(model, c->width, layer, out_norm);
 }
@@ -182,7 +183,9 @@ void model_list(struct model *model, const struct config *config, const struct l
     model->parameters = calloc(count, sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
     CHECK(model->parameters && model->layers);
-    const char *mlp_norm = c->norms == NORMS_BEFORE ? "post_attention_layernorm" : "pre_feedforward_layernorm";
+    bool glm = c->glm_norms;
+    const char *mlp_norm =
+        c->norms == NORMS_BEFORE || glm ? "post_attention_layernorm" : "pre_feedforward_layernorm";
     model->input.weight = model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
     add_input_factors(model);
     for (size_t l = 0; l < c->layers; l++) {
@@ -190,14 +193,16 @@ void model_list(struct model *model, const struct config *config, const struct l
         layer->first = &model->parameters[model->parameter_count];
         while (!is_alike(c, lora, l, layer->alike))
             layer->alike++;
-        add_block(model, l, &config_mixer(c, l)->kind, "input_layernorm", "post_attention_layernorm",
-                  &layer->mixer);
-        add_block(model, l, &config_mlp(c, l)->kind, mlp_norm, "post_feedforward_layernorm", &layer->mlp);
+        add_block(model, l, &config_mixer(c, l)->kind, "input_layernorm",
+                  glm ? "post_self_attn_layernorm" : "post_attention_layernorm", &layer->mixer);
+        add_block(model, l, &config_mlp(c, l)->kind, mlp_norm,
+                  glm ? "post_mlp_layernorm" : "post_feedforward_layernorm", &layer->mlp);
     }
     model->final_norm = gain(model, add(model, 1, c->width, "model.norm.weight"));
     model->head = model->config.tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
     model->head->copy_of = lora->untied && c->tied ? model->embedding->name : NULL;
     model->output.weight = model->head;
+    model->output.scale = c->logits_scale;
     add_factors(model, NO_LAYER, LORA_HEAD, "lm_head", c->vocab, c->width, 1,
                 (struct projection *[]){&model->output});
     for (size_t i = 0; lora->saved && i < model->parameter_count; i++) {
@@ -242,7 +247,9 @@ static size_t frequencies_of(const struct model *model, size_t kind)
 static void set_frequencies(struct model *model, size_t kind)
 {
     struct tensor *to = &model->rope_frequencies[kind];
-    size_t first = frequencies_of(model, kind), pairs = model->config.kinds[kind].head_dim / 2;
+    size_t first = frequencies_of(model, kind), pairs = rope_rotary(&model->config.kinds[kind]) / 2;
+    if (pairs == 0)
+        return;
     if (first < kind) {
         *to = model->rope_frequencies[first];
         return;

@@ -47,12 +47,13 @@ struct parameter {
     struct tensor unrounded; // what an update that is measured leaves besides, or no tensor (lost_updates.h)
 };
 
-// y = x W^T (+ bias) (+ scale * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank], or rows of a taller
-// one, from lora_row on: projections that a family fuses share their A and have B one below the other.
+// y = x W^T (+ bias) (+ lora_scale * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank], or rows of a
+// taller one, from lora_row on: projections that a family fuses share their A and have B one below the other.
 struct projection {
     struct parameter *weight, *bias, *lora_a, *lora_b; // NULL: absent
     size_t lora_row;
     double lora_scale;
+    double scale; // of the whole right side; 0: 1
 };
 
 struct block {
@@ -80,7 +81,7 @@ struct model {
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
     struct projection input, output;                 // the embedding and the head with LoRA's factors
     struct layer *layers;
-    struct tensor rope_frequencies[CONFIG_KINDS]; // [1, head_dim / 2] f64, by kind; kinds may share one
+    struct tensor rope_frequencies[CONFIG_KINDS]; // [1, rotary / 2] f64, by kind; kinds may share one
     struct unit_keeper *keeper;                   // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener;               // unit.h; NULL: none
     size_t lowest_trained; // nothing below this layer trains, and a backward pass ends with it

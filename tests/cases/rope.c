@@ -1,13 +1,16 @@
 // RoPE: near the context's beginning and far from it, there and back; pairs of every number that a thread may take;
-// documents, whose positions begin with each, or continue a prefix.
+// documents, whose positions begin with each, or continue a prefix; parts of heads, neighbours, and a gain.
 #include "tests/cases/cases.h"
 
 // document: how long documents are; 0: the positions are the context's. prefix: of the second sequence, one less of
 // the first; 0: none.
-static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens, size_t document, size_t prefix,
-                       int direction)
+// rest: numbers of a head that do not turn.
+static void check_rope(struct cases *c, size_t start, size_t half, size_t rest, size_t tokens, size_t document,
+                       size_t prefix, int direction)
 {
-    size_t batch = 2, heads = 3, rows = tokens * batch, cols = heads * 2 * half;
+    bool interleaved = (half + rest + tokens) % 2;
+    struct rope_shape shape = {2 * half + rest, interleaved, rest ? 1.25 : 1};
+    size_t batch = 2, heads = 3, rows = tokens * batch, cols = heads * shape.head_dim;
     struct operand *x = case_random(c, rows, cols, 1, "x");
     c->offset = 0;
     struct operand *frequencies = case_output_in(c, DTYPE_F64, 1, half);
@@ -23,22 +26,26 @@ static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens
         prefixes->values[b] = (double)(prefix - 1 + b);
     struct documents documents = {.device_starts = document ? starts->tensor : tensor_none(),
                                   .device_prefixes = prefix ? prefixes->tensor : tensor_none()};
-    CASE_RUN(c, op_rope(c->device, x->tensor, frequencies->tensor, start, batch, documents, direction));
+    CASE_RUN(c, op_rope(c->device, x->tensor, frequencies->tensor, shape, start, batch, documents, direction));
     for (size_t i = 0; i < rows * heads * half; i++) {
         size_t row = i / (heads * half), head = i / half % heads, j = i % half;
-        double *low = &x->values[row * cols + head * 2 * half + j], *high = low + half, a = *low, b = *high;
+        double *head_of = &x->values[row * cols + head * shape.head_dim];
+        double *low = head_of + (interleaved ? 2 * j : j), *high = low + (interleaved ? 1 : half), a = *low,
+               b = *high;
         double position = (double)(start + row / batch) - starts->values[row] +
                           (starts->values[row] > 0 ? prefixes->values[row % batch] : 0),
                angle = position * frequencies->values[j];
-        double rest = fma(position, frequencies->values[j], -angle); // what rounding the angle leaves
+        double left = fma(position, frequencies->values[j], -angle); // what rounding the angle leaves
         long double sine = sinl(angle), cosine = cosl(angle);
-        double cs = (double)(cosine - rest * sine), sn = direction * (double)(sine + rest * cosine);
+        double cs = shape.gain * (double)(cosine - left * sine),
+               sn = shape.gain * direction * (double)(sine + left * cosine);
         *low = a * cs - b * sn;
         *high = b * cs + a * sn;
     }
     // The CPU carries sines over 64 positions.
     case_check(c, x, 1, c->device->ops->dtype == DTYPE_F64 ? 512 : 16,
-               "start %zu, documents of %zu after %zu, direction %d", start, document, prefix, direction);
+               "start %zu, documents of %zu after %zu, direction %d, %zu numbers of a head that stay%s", start,
+               document, prefix, direction, rest, interleaved ? ", interleaved" : "");
     case_end(c);
 }
 
@@ -51,11 +58,11 @@ void rope_cases(struct cases *c)
             // More tokens than the CPU carries a sine over, where few pairs make it cheap.
             size_t tokens = halves[h] <= 6 ? 70 : 5;
             c->offset = (s + h) % 4 == 3;
-            check_rope(c, starts[s], halves[h], tokens, 0, 0, s % 2 ? 1 : -1);
-            check_rope(c, starts[s], halves[h], tokens, h % 2 ? 40 : 2, 0, h % 2 ? 1 : -1);
-            check_rope(c, starts[s], halves[h], tokens, h % 2 ? 2 : 40, 1 + 60 * h, h % 2 ? 1 : -1);
+            check_rope(c, starts[s], halves[h], 0, tokens, 0, 0, s % 2 ? 1 : -1);
+            check_rope(c, starts[s], halves[h], s % 3 * halves[h], tokens, h % 2 ? 40 : 2, 0, h % 2 ? 1 : -1);
+            check_rope(c, starts[s], halves[h], 0, tokens, h % 2 ? 2 : 40, 1 + 60 * h, h % 2 ? 1 : -1);
             c->offset = (s + h) % 4 == 1;
-            check_rope(c, starts[s], halves[h], 3, 0, 0, s % 2 ? -1 : 1);
+            check_rope(c, starts[s], halves[h], s % 2 ? 2 : 16, 3, 0, 0, s % 2 ? -1 : 1);
         }
     }
 }

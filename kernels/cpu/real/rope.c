@@ -1,6 +1,5 @@
-// RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
-//   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
-//   frequency[j]
+// RoPE (Su et al. 2021), in place; angles in f64. Pairs are (j, j + half), Hugging Face's order, or neighbours.
+//   (a, b) = gain (a cos - b sin, b cos + a sin), angle = direction position frequency[j]
 // Sines are computed at every 64th position and rotated to the others, with an error of a few f64 roundings. An
 // angle's bits depend on the position alone, not on the chunk.
 #include "kernels/cpu/real/kernels.h"
@@ -19,6 +18,16 @@ static void rotate(stored *x, const double *cosine, const double *sine, size_t p
     }
 }
 
+static void rotate_interleaved(stored *x, const double *cosine, const double *sine, size_t pairs)
+{
+#pragma omp simd
+    for (size_t j = 0; j < pairs; j++) {
+        real c = (real)cosine[j], s = (real)sine[j], low = load(x[2 * j]), high = load(x[2 * j + 1]);
+        x[2 * j] = store(low * c - high * s);
+        x[2 * j + 1] = store(high * c + low * s);
+    }
+}
+
 // Consecutive tokens from a position on: `rows` rows each, of `cols` columns, `step` rows apart.
 struct run {
     stored *data;
@@ -26,7 +35,8 @@ struct run {
 };
 
 // Rotates the part of a run with positions in [base, base + BLOCK).
-static void rotate_block(struct run run, size_t base, const double *frequency, size_t half, int direction)
+static void rotate_block(struct run run, size_t base, const double *frequency, size_t half, struct rope_shape shape,
+                         int direction)
 {
     size_t begin = base > run.position ? base : run.position, end = run.position + run.tokens;
     end = base + BLOCK < end ? base + BLOCK : end;
@@ -36,17 +46,20 @@ static void rotate_block(struct run run, size_t base, const double *frequency, s
         for (size_t j = 0; j < pairs; j++) {
             // The angle as a sum of two numbers: rounded to one, it would be off by 1e-11 at position 131,072.
             double f = frequency[first + j], angle = f * base, rest = fma(f, base, -angle);
-            c[j] = cos(angle) - rest * sin(angle);
-            s[j] = direction * (sin(angle) + rest * cos(angle));
+            c[j] = shape.gain * (cos(angle) - rest * sin(angle));
+            s[j] = shape.gain * direction * (sin(angle) + rest * cos(angle));
             step_cos[j] = cos(f);
             step_sin[j] = direction * sin(f);
         }
         for (size_t position = base; position < end; position++) {
             if (position >= begin) {
                 size_t row = (position - run.position) * run.step;
-                for (size_t r = row; r < row + run.rows; r++)
-                    for (size_t x = r * run.cols; x < (r + 1) * run.cols; x += 2 * half)
-                        rotate(run.data + x + first, c, s, pairs, half);
+                stored *end_of_rows = run.data + (row + run.rows) * run.cols;
+                for (stored *x = run.data + row * run.cols; x < end_of_rows; x += shape.head_dim)
+                    if (shape.interleaved)
+                        rotate_interleaved(x + 2 * first, c, s, pairs);
+                    else
+                        rotate(x + first, c, s, pairs, half);
             }
             for (size_t j = 0; j < pairs; j++) {
                 double next = c[j] * step_cos[j] - s[j] * step_sin[j];
@@ -57,18 +70,18 @@ static void rotate_block(struct run run, size_t base, const double *frequency, s
     }
 }
 
-static void rotate_run(struct run run, const double *frequency, size_t half, int direction)
+static void rotate_run(struct run run, const double *frequency, size_t half, struct rope_shape shape, int direction)
 {
     size_t first = run.position / BLOCK;
     size_t blocks = run.tokens ? (run.position + run.tokens - 1) / BLOCK - first + 1 : 0;
 #pragma omp parallel for schedule(static) if (run.tokens * run.rows * run.cols > PARALLEL_ELEMENTS)
     for (size_t block = 0; block < blocks; block++)
-        rotate_block(run, (first + block) * BLOCK, frequency, half, direction);
+        rotate_block(run, (first + block) * BLOCK, frequency, half, shape, direction);
 }
 
 // Rotates the tokens of sequence b, document by document.
 static void rotate_documents(struct run whole, struct documents documents, size_t b, const double *frequency,
-                             size_t half, int direction)
+                             size_t half, struct rope_shape shape, int direction)
 {
     const int32_t *starts = documents.device_starts.data, *prefixes = documents.device_prefixes.data;
     size_t batch = whole.step, end = 0, prefix = prefixes ? (size_t)prefixes[b] : 0;
@@ -81,16 +94,16 @@ static void rotate_documents(struct run whole, struct documents documents, size_
         run.position += begin - (size_t)start + (start > 0 ? prefix : 0);
         run.tokens = end - begin;
         run.rows = 1;
-        rotate_run(run, frequency, half, direction);
+        rotate_run(run, frequency, half, shape, direction);
     }
 }
 
-void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                struct documents documents, int direction)
+void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,
+                size_t start, size_t batch, struct documents documents, int direction)
 {
     struct run run = {x.data, start, x.rows / batch, batch, batch, x.cols};
     for (size_t b = 0; documents.device_starts.data && b < batch; b++)
-        rotate_documents(run, documents, b, frequencies.data, frequencies.cols, direction);
+        rotate_documents(run, documents, b, frequencies.data, frequencies.cols, shape, direction);
     if (!documents.device_starts.data)
-        rotate_run(run, frequencies.data, frequencies.cols, direction);
+        rotate_run(run, frequencies.data, frequencies.cols, shape, direction);
 }

@@ -1,6 +1,5 @@
-// RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
-//   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
-//   frequency[j]
+// RoPE (Su et al. 2021), in place; angles in f64. Pairs are (j, j + half), Hugging Face's order, or neighbours.
+//   (a, b) = gain (a cos - b sin, b cos + a sin), angle = direction position frequency[j]
 // A block processes one position: each pair's sine is computed once for all sequences and heads; with documents,
 // whose positions differ, one row. An angle's bits depend on the position alone, not on the chunk.
 #include "kernels/cuda/kernels/element.cuh"
@@ -11,11 +10,11 @@ namespace
 
 constexpr int THREADS = 256;
 
-// count: heads of a block. Block r has position start + r / batch - starts[r], plus the prefix's length; without
-// starts, start + r.
+// N: numbers read at once, 1 of interleaved pairs. count: heads of a block. Block r has position start + r / batch
+// - starts[r], plus the prefix's length; without starts, start + r.
 template <int N, class T>
 __global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts,
-                       const int *prefixes, size_t count, size_t half, int direction)
+                       const int *prefixes, size_t count, size_t half, rope_shape shape, int direction)
 {
     using A = wide_t<T>;
     DYNAMIC_SHARED(shared);
@@ -28,18 +27,18 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
                sine, cosine;
         double rest = fma(position, frequencies[j], -angle);
         sincos(angle, &sine, &cosine);
-        cosines[j] = (A)(cosine - rest * sine);
-        sines[j] = (A)(direction * (sine + rest * cosine));
+        cosines[j] = (A)(shape.gain * (cosine - rest * sine));
+        sines[j] = (A)(shape.gain * direction * (sine + rest * cosine));
     }
     __syncthreads();
-    size_t packs = half / N;
-    x += blockIdx.x * count * 2 * half;
+    size_t packs = half / N, step = shape.interleaved ? 2 : 1, apart = shape.interleaved ? 1 : half;
+    x += blockIdx.x * count * shape.head_dim;
     for (size_t i = threadIdx.x; i < count * packs; i += THREADS) {
         size_t j = i % packs * N;
-        T *at = x + i / packs * 2 * half + j;
+        T *at = x + i / packs * shape.head_dim + j * step;
         A low[N], high[N];
         read(low, at);
-        read(high, at + half);
+        read(high, at + apart);
 #pragma unroll
         for (int l = 0; l < N; l++) {
             A c = cosines[j + l], s = sines[j + l], a = low[l], b = high[l];
@@ -47,23 +46,25 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
             high[l] = b * c + a * s;
         }
         write(at, low);
-        write(at + half, high);
+        write(at + apart, high);
     }
 }
 
 } // namespace
 
-void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-               struct documents documents, int direction)
+void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,
+               size_t start, size_t batch, struct documents documents, int direction)
 {
     const int *starts = (const int *)documents.device_starts.data;
     size_t half = frequencies.cols, together = starts ? 1 : batch; // rows of a block
-    size_t count = together * (x.cols / (2 * half));
+    size_t count = together * (x.cols / shape.head_dim);
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
-        launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / together), THREADS,
+        bool together_read = !shape.interleaved && shape.head_dim % N == 0 && aligned(N, half, x);
+        launch(together_read ? rotate<N, T> : rotate<1, T>, dim3(x.rows / together), THREADS,
                2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start,
-               batch / together, starts, (const int *)documents.device_prefixes.data, count, half, direction);
+               batch / together, starts, (const int *)documents.device_prefixes.data, count, half, shape,
+               direction);
     });
 }
