@@ -21,6 +21,15 @@ static void folders_are_made_whole_or_not_at_all(void **state)
     both.qkv_bias = both.qk_norm = true;
     assert_false(folder_write(folder.text, &both, 1, DTYPE_F32, NULL, &status));
     assert_non_null(strstr(status.message, "no model type of transformers has both"));
+    for (size_t i = 0; i < 3; i++) { // a layer whose sinks or gates, or a model whose cap, no file would name
+        struct config other = small;
+        other.kinds[0].sinks = i == 0;
+        other.kinds[0].gated = i == 1;
+        other.logit_cap = i == 2 ? 30 : 0;
+        status = (struct status){0};
+        assert_false(folder_write(folder.text, &other, 1, DTYPE_F32, NULL, &status));
+        assert_non_null(strstr(status.message, "caps, sinks and gates"));
+    }
     assert_int_equal(scratch_entries(scratch), 0);
 
     status = (struct status){0};

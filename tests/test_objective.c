@@ -120,7 +120,7 @@ static void pass(struct logits *l, size_t block, bool backward)
     tensor_write(l->device, l->logits, l->start);
     for (size_t row = 0; row < ROWS; row += block) {
         size_t rows = ROWS - row < block ? ROWS - row : block;
-        objective_apply(l->device, &l->batch, tensor_rows(l->logits, row, rows), row,
+        objective_apply(l->device, &l->batch, tensor_rows(l->logits, row, rows), row, 0,
                         (struct loss_weights){.loss = 1, .grad = 1}, backward, l->loss);
     }
 }

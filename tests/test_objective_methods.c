@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 // Token mean runs as one operation; weights of 1 make the same of three. Equally long sequences make it of sequence
-// mean.
-static void test_token_mean_three_ways(void **state)
+// mean. cap: of logits.
+static void check_token_mean(double cap)
 {
-    (void)state;
     struct fixture f = fixture_default();
+    f.config.logit_cap = cap;
     f.objective = objective_find("token-mean");
     fixture_open(&f);
     const struct method *full = method_find("full");
@@ -36,6 +36,13 @@ static void test_token_mean_three_ways(void **state)
     free(expected);
     step_report_free(&report);
     fixture_close(&f);
+}
+
+static void test_token_mean_three_ways(void **state)
+{
+    (void)state;
+    check_token_mean(0);
+    check_token_mean(2);
 }
 
 static void check_method(const char *method, const void *options, struct fixture *f, const double *expected,

@@ -141,7 +141,7 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
     if (!family->model_type) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "
-                          "norms and scales together");
+                          "norms, scales, caps, sinks and gates together");
     }
     return folder_write_json(folder, "config.json", encode(config, family, dtype), status);
 }
