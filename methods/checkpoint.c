@@ -16,7 +16,7 @@ struct checkpoint_options {
     size_t head_chunk;
     enum keep keep;
     struct segment_options segments;
-    enum layer_offload offload;
+    unsigned offload;
     enum layer_attention attention;
 };
 
@@ -24,7 +24,7 @@ static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_
                                             OPTION_KEEP(struct checkpoint_options),
                                             OPTION_SEGMENTS(struct checkpoint_options),
                                             OPTION_SEGMENT_STARTS(struct checkpoint_options),
-                                            OPTION_OFFLOAD(struct checkpoint_options, "none", "inputs"),
+                                            OPTION_OFFLOAD(struct checkpoint_options, "inputs"),
                                             OPTION_ATTENTION(struct checkpoint_options),
                                             {0}};
 
@@ -59,7 +59,7 @@ static void run(struct step *step)
     layer_schedule_run(
         step, &(struct layer_schedule){.chunk = step->batch->context,
                                        .head_chunk = options->head_chunk,
-                                       .kept = options->offload == LAYER_OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
+                                       .kept = options->offload & OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
                                        .attention = options->attention,
                                        .segments = &options->segments,
                                        .backward = backward});
@@ -86,7 +86,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     double kept = layer_schedule_kept(model, &options->segments, options->attention);
     bool one = options->segments.count <= 1 && options->segments.starts.count <= 1;
     double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attention;
-    if (options->offload == LAYER_OFFLOAD_INPUTS && kept > few)
+    if (options->offload & OFFLOAD_INPUTS && kept > few)
         kept = few;
     return kept + cost_layer_carry(model, 0, false) + cell;
 }

@@ -7,10 +7,13 @@
 
 struct forward_options {
     size_t chunk, head_chunk;
+    unsigned offload;
 };
 
-static const struct option option_rows[] = {
-    OPTION_CHUNK(struct forward_options, true), OPTION_HEAD_CHUNK(struct forward_options), {0}};
+static const struct option option_rows[] = {OPTION_CHUNK(struct forward_options, true),
+                                            OPTION_HEAD_CHUNK(struct forward_options),
+                                            OPTION_OFFLOAD(struct forward_options),
+                                            {0}};
 
 static void run(struct step *step)
 {

@@ -8,10 +8,13 @@
 struct full_options {
     size_t head_chunk;
     enum keep keep;
+    unsigned offload;
 };
 
-static const struct option option_rows[] = {
-    OPTION_HEAD_CHUNK(struct full_options), OPTION_KEEP(struct full_options), {0}};
+static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct full_options),
+                                            OPTION_KEEP(struct full_options),
+                                            OPTION_OFFLOAD(struct full_options),
+                                            {0}};
 
 static void run(struct step *step)
 {

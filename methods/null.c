@@ -21,6 +21,7 @@ struct null_options {
     enum behaviour behaviour;
     size_t at_rank;
     double seconds;
+    unsigned offload;
 };
 
 static const struct option option_rows[] = {
@@ -40,6 +41,7 @@ static const struct option option_rows[] = {
      .offset = offsetof(struct null_options, seconds),
      .maximum = 1e6,
      .help = "duration of method null's step"},
+    OPTION_OFFLOAD(struct null_options),
     {0}};
 
 static void behave(struct device *device, enum behaviour behaviour)

@@ -7,14 +7,11 @@
 #include "methods/method.h"
 #include "methods/schedule/chunk_schedule.h"
 
-static const struct option option_rows[] = {OPTION_CHUNK(struct chunk_options, true),
-                                            OPTION_HEAD_CHUNK(struct chunk_options),
-                                            OPTION_KEEP(struct chunk_options),
-                                            OPTION_INNER(struct chunk_options),
-                                            OPTION_SEGMENTS(struct chunk_options),
-                                            OPTION_SEGMENT_STARTS(struct chunk_options),
-                                            OPTION_OFFLOAD(struct chunk_options, "none", "kv"),
-                                            {0}};
+static const struct option option_rows[] = {
+    OPTION_CHUNK(struct chunk_options, true),   OPTION_HEAD_CHUNK(struct chunk_options),
+    OPTION_KEEP(struct chunk_options),          OPTION_INNER(struct chunk_options),
+    OPTION_SEGMENTS(struct chunk_options),      OPTION_SEGMENT_STARTS(struct chunk_options),
+    OPTION_OFFLOAD(struct chunk_options, "kv"), {0}};
 
 // Its list of chunks must be freed.
 static struct chunk_schedule schedule_of(const struct chunk_options *options, size_t context)

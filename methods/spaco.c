@@ -71,7 +71,7 @@ static const struct option option_rows[] = {
     OPTION_INNER(struct chunk_options),
     OPTION_SEGMENTS(struct chunk_options),
     OPTION_SEGMENT_STARTS(struct chunk_options),
-    OPTION_OFFLOAD(struct chunk_options, "none", "kv"),
+    OPTION_OFFLOAD(struct chunk_options, "kv"),
     {0}};
 
 // Expected share of drawn chunks.

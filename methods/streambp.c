@@ -3,7 +3,7 @@
 // / 2; a recomputed cell stops before its down-projection. Memory per token: L d e, plus one layer's keys, values
 // and their gradients, and one gradient of width d. In S segments, the highest of m layers: L - S - (m - 1) more
 // layer forwards, and fewer inputs (methods/schedule/layer_schedule.h). With offload = inputs the device holds none
-// of them, with inputs+gradient no gradient either (methods/schedule/layer_stream.h). attention = kept is as in
+// of them, with input_gradients too no gradient either (methods/schedule/layer_stream.h). attention = kept is as in
 // methods/checkpoint.c. Deviations: the published code projects K and V again for [0, end of chunk) at every chunk
 // and repeats them for all query heads; its loss counts labels before shifting. Here as in the paper's equations,
 // with the exact loss. The forward is streamed too; otherwise its scratch would set the peak. With ring attention
@@ -19,19 +19,18 @@ struct streambp_options {
     size_t chunk, head_chunk;
     enum keep keep;
     struct segment_options segments;
-    enum layer_offload offload;
+    unsigned offload;
     enum layer_attention attention;
 };
 
-static const struct option option_rows[] = {
-    OPTION_CHUNK(struct streambp_options, true),
-    OPTION_HEAD_CHUNK(struct streambp_options),
-    OPTION_KEEP(struct streambp_options),
-    OPTION_SEGMENTS(struct streambp_options),
-    OPTION_SEGMENT_STARTS(struct streambp_options),
-    OPTION_OFFLOAD(struct streambp_options, "none", "inputs", "inputs+gradient"),
-    OPTION_ATTENTION(struct streambp_options),
-    {0}};
+static const struct option option_rows[] = {OPTION_CHUNK(struct streambp_options, true),
+                                            OPTION_HEAD_CHUNK(struct streambp_options),
+                                            OPTION_KEEP(struct streambp_options),
+                                            OPTION_SEGMENTS(struct streambp_options),
+                                            OPTION_SEGMENT_STARTS(struct streambp_options),
+                                            OPTION_OFFLOAD(struct streambp_options, "inputs", "input_gradients"),
+                                            OPTION_ATTENTION(struct streambp_options),
+                                            {0}};
 
 // Projects a layer's carry: keys and values.
 static void project(struct step *step, size_t l, struct stream *x, struct carry kv, size_t chunk)
@@ -162,18 +161,19 @@ static void run(struct step *step)
 {
     const struct streambp_options *options = step->options;
     bool whole = attends_whole(&step->model->ranks);
-    if (whole && options->offload) { // requests with ranks are refused earlier (harness/step/ranks.h)
+    if (whole &&
+        options->offload & OFFLOAD_INPUTS) { // requests with ranks are refused earlier (harness/step/ranks.h)
         status_set(&step->model->device->status, STATUS_UNSUPPORTED, "layers on the host come by chunks");
         return;
     }
     struct layer_schedule schedule = {.chunk = whole ? step->batch->context : options->chunk,
                                       .head_chunk = options->head_chunk,
-                                      .kept = options->offload ? PLACE_HOST : PLACE_DEVICE,
+                                      .kept = options->offload & OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
                                       .attention = options->attention,
                                       .segments = &options->segments,
                                       .backward = whole ? backward_whole : backward};
-    if (options->offload)
-        layer_stream_run(step, &schedule, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT);
+    if (options->offload & OFFLOAD_INPUTS)
+        layer_stream_run(step, &schedule, options->offload & OFFLOAD_INPUT_GRADIENTS);
     else
         layer_schedule_run(step, &schedule);
 }
@@ -182,10 +182,11 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    if (options->offload && options->attention == LAYER_ATTENTION_KEPT) {
+    if (options->offload & OFFLOAD_INPUT_GRADIENTS && !(options->offload & OFFLOAD_INPUTS))
+        return status_set(status, STATUS_BAD_INPUT, "offload=input_gradients requires inputs; add inputs");
+    if (options->offload & OFFLOAD_INPUTS && options->attention == LAYER_ATTENTION_KEPT)
         return status_set(status, STATUS_BAD_INPUT,
-                          "attention=kept cannot be combined with offload; drop one, or use checkpoint");
-    }
+                          "attention=kept cannot be combined with offload=inputs; drop one, or use checkpoint");
     return segments_check(&options->segments, config->layers, status);
 }
 
@@ -193,8 +194,9 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    double row = options->offload ? layer_stream_kept(model, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT)
-                                  : layer_schedule_kept(model, &options->segments, options->attention);
+    double row = options->offload & OFFLOAD_INPUTS
+                     ? layer_stream_kept(model, options->offload & OFFLOAD_INPUT_GRADIENTS)
+                     : layer_schedule_kept(model, &options->segments, options->attention);
     if (attends_whole(&model->ranks)) {
         double outputs = INFINITY, wide = INFINITY; // of the layer with the least; q and the gradient of o
         for (size_t l = 0; l < model->config.layers; l++) {

@@ -201,6 +201,14 @@ void fixture_close(struct fixture *f)
     free(f->ids);
 }
 
+// Tells whether the option is one of the table, with this word if it is one of words.
+static bool takes(const struct option *option, const char *value)
+{
+    char first[32];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(value, ","), value);
+    return option && (option->type != OPTION_WORDS || strcmp(value, "none") == 0 || option_offers(option, first));
+}
+
 // The defaults with what is given as "chunk=128 keep=all", as far as there are such options.
 static void *options_of(const struct option_table *table, const char *given)
 {
@@ -213,7 +221,7 @@ static void *options_of(const struct option_table *table, const char *given)
             continue;
         CHECK(value);
         *value++ = '\0';
-        CHECK(!option_find(table, name) || options_set(table, options, name, value));
+        CHECK(!takes(option_find(table, name), value) || options_set(table, options, name, value));
     }
     return options;
 }
@@ -299,6 +307,10 @@ static bool vary(const struct option *option, size_t index, char *text, size_t b
         return index == 0 && snprintf(text, bytes, "%s=%g", option->name, value) > 0;
     case OPTION_COUNT:
         return index == 0 && snprintf(text, bytes, "%s=%g", option->name, option->initial + 19) > 0;
+    case OPTION_WORDS: // the method's own, after the trainer's three
+        return option->choices[3] && (index == 0 || (index == 1 && option->choices[4])) &&
+               snprintf(text, bytes, "%s=%s%s%s", option->name, option->choices[3], index ? "," : "",
+                        index ? option->choices[4] : "") > 0;
     case OPTION_LIST:
         return false;
     }

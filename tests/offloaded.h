@@ -9,7 +9,7 @@ struct setting {
     const char *method, *offload, *with;
 };
 static const struct setting settings[] = {
-    {"checkpoint", "inputs", ""}, {"streambp", "inputs", ""}, {"streambp", "inputs+gradient", ""},
+    {"checkpoint", "inputs", ""}, {"streambp", "inputs", ""}, {"streambp", "inputs,input_gradients", ""},
     {"seco", "kv", ""},           {"spaco", "kv", ""},        {"checkpoint", "inputs", "attention=kept"}};
 
 static inline void *options_with(const struct setting *setting, bool offloads, const char *text)

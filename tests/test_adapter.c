@@ -323,7 +323,8 @@ static void plans_and_gradients_hold_for_all_modules(void **state)
             "{'layers.1.self_attn.q_proj': 5}}, {'r': 2, 'targets': ['embed', 'head', 'q']}, {'r': 2, "
             "'modules_to_save': ['embed_tokens', 'norm']}, {'r': 2, 'modules_to_save': ['lm_head'], "
             "'ensure_weight_tying': true}, {'r': 2, 'targets': 'head'}], 'method': ['full', {'name': 'streambp', "
-            "'chunk': 5, 'segments': 2, 'offload': 'inputs+gradient'}, {'name': 'seco', 'chunk': 5}, {'name': "
+            "'chunk': 5, 'segments': 2, 'offload': ['inputs', 'input_gradients']}, {'name': 'seco', 'chunk': 5}, "
+            "{'name': "
             "'seco', "
             "'chunk': 5, 'segments': 2}]}}",
             runs[i][0], runs[i][1]);

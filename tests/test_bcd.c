@@ -61,7 +61,7 @@ static const struct {
     {"checkpoint", "segment_starts=0,1,3"},
     {"streambp", "chunk=7"},
     {"streambp", "chunk=7 segments=2 offload=inputs"},
-    {"streambp", "chunk=7 segment_starts=0,2 offload=inputs+gradient"},
+    {"streambp", "chunk=7 segment_starts=0,2 offload=inputs,input_gradients"},
     {"seco", "chunk=7"},
     {"seco", "chunk=7 inner=checkpoint"},
     {"seco", "chunk=7 segments=2 offload=kv"},

@@ -18,7 +18,7 @@ static const struct {
 } walks[] = {
     {"full", ""},
     {"checkpoint", "segments=2 offload=inputs"},
-    {"streambp", "chunk=7 segment_starts=0,2 offload=inputs+gradient"},
+    {"streambp", "chunk=7 segment_starts=0,2 offload=inputs,input_gradients"},
     {"seco", "chunk=7"},
     {"seco", "chunk=7 segments=2"},
 };

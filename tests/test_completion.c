@@ -127,9 +127,10 @@ static void arguments_are_what_their_names_say(void **state)
     expect_methods(scratch, "max-context --methods ", "seco,", "s"); // what is there is not offered again
     expect_methods(scratch, "max-context ", "--methods=seco,", "st");
     expect_lines(scratch, "grad --method seco,", (const char *const[]){NULL}); // takes one
-    EXPECT(scratch, "grad --place-weights ''", "device", "host");
-    EXPECT(scratch, "grad --place_weights ''", "device", "host"); // as in specs
-    EXPECT(scratch, "grad --offload inputs", "inputs", "inputs+gradient");
+    EXPECT(scratch, "grad --kv-gradient-dtype ''", "f64", "f32", "bf16");
+    EXPECT(scratch, "grad --kv_gradient_dtype ''", "f64", "f32", "bf16"); // as in specs
+    EXPECT(scratch, "grad --offload in", "inputs", "input_gradients");
+    EXPECT(scratch, "grad --offload inputs,w", "inputs,weights");
     EXPECT(scratch, "grad --objective gr", "grpo");
     EXPECT(scratch, "train --optimizer bc", "bcd");
     EXPECT(scratch, "plan --dtype b", "bf16");
@@ -229,7 +230,7 @@ static void misspelt_options_are_told(void **state)
         {"plan --model=tiny --contxt=5", "--contxt; did you mean --context?"},
         {"plan --head_chnk 5", "--head_chnk; did you mean --head-chunk?"},
         {"plan --device cpu", "unknown option --device; `longbp plan --help-all` lists"},
-        {"plan --model tiny --context 5 --pl x", "option '--pl' is ambiguous"},
+        {"plan --model tiny --context 5 --ho x", "option '--ho' is ambiguous"},
         {"report --format text --colums a", "unknown option --colums; did you mean --columns?"},
         {"run -o --otu --fersh", "unknown option --fersh; did you mean --fresh?"},
         {"run -o x -- --fersh", "--fersh: "},
@@ -269,11 +270,13 @@ static void help_has_choices_and_defaults(void **state)
             }
             const char *next = strstr(begun + 2, " --");
             char *line = strndup(begun, next ? (size_t)(next - begun) : strlen(begun));
-            for (size_t c = 0; o->type == OPTION_CHOICE && o->choices[c]; c++)
+            for (size_t c = 0; o->choices && o->choices[c]; c++)
                 if (!strstr(line, o->choices[c]))
                     fail_msg("%s: no choice %s", line, o->choices[c]);
             if (o->type == OPTION_CHOICE)
                 snprintf(standard, sizeof standard, "%s", o->choices[(size_t)o->initial]);
+            else if (o->type == OPTION_WORDS)
+                snprintf(standard, sizeof standard, "none");
             else
                 snprintf(standard, sizeof standard, "%.15g", o->initial);
             const char *said = strrchr(line, '(');
@@ -420,12 +423,11 @@ static void help_shows_first_what_is_used_first(void **state)
     free(text);
 }
 
-// The optimizer's default is no other key's.
-static void help_of_places_has_their_defaults(void **state)
+// The optimizer's default is the command's own.
+static void help_of_the_optimizer_has_its_default(void **state)
 {
     const struct scratch *scratch = *state;
     assert_int_equal(run(scratch, "$L train --help-all | tr -s ' \n' ' ' > help"), 0);
-    assert_says(scratch, "help", "place of the optimizer's state, except while a unit is updated (device)");
     assert_says(scratch, "help", "(adamw, rate=0.0001)");
 }
 
@@ -450,7 +452,7 @@ int main(void)
         TEST(help_stays_in_its_columns),
         TEST(help_is_as_wide_as_the_terminal),
         TEST(help_shows_first_what_is_used_first),
-        TEST(help_of_places_has_their_defaults),
+        TEST(help_of_the_optimizer_has_its_default),
     };
     return cmocka_run_group_tests_name("completion", tests, NULL, NULL);
 }

@@ -328,7 +328,8 @@ static const char *value_number(const struct option *option, size_t i)
                   {"segment_starts", {"0", "0,1", "0,2", "0,1,2"}},
                   {"drawn_chunks", {"3", "1,3", "0,1,2", "2", "0,1,2,3"}},
                   {"chunk", {"1", "6", "7", "22", "23", "64"}},
-                  {"head_chunk", {"0", "5"}}};
+                  {"head_chunk", {"0", "5"}},
+                  {"offload", {"none"}}};
     if (option->type == OPTION_CHOICE)
         return option->choices[i];
     for (size_t o = 0; o < sizeof others / sizeof *others; o++)

@@ -122,7 +122,7 @@ static void what_does_not_go_together_is_refused(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    static const char *const offloads[] = {"inputs", "inputs+gradient"};
+    static const char *const offloads[] = {"inputs", "inputs,input_gradients"};
     const struct method *method = method_find("streambp");
     for (size_t i = 0; i < COUNT(offloads); i++) {
         struct status status = {0};

@@ -15,17 +15,19 @@
     "'model': {'layers': 4, 'width': 64, 'heads': 8, 'kv_heads': 1, 'head_dim': 8, 'ffn': 48, 'vocab': 97}"
 enum { LAYERS = 4, CONTEXT = 64 };
 
-static const char *const walks[] = {
-    "{'name': 'full'}",
-    "{'name': 'checkpoint'}",
-    "{'name': 'checkpoint', 'segments': 3}",
-    "{'name': 'checkpoint', 'segments': 2, 'offload': 'inputs'}",
-    "{'name': 'streambp', 'chunk': 16}",
-    "{'name': 'streambp', 'chunk': 16, 'segment_starts': [0, 2], 'offload': 'inputs+gradient'}",
-    "{'name': 'seco', 'chunk': 16}",
-    "{'name': 'seco', 'chunk': 16, 'segments': 2, 'offload': 'kv'}",
-    "{'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'drawn_chunks': [2]}",
-    "{'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'drawn_chunks': [1, 3], 'segments': 2, 'loss': 'all'}",
+static const struct {
+    const char *method, *offload;
+} walks[] = {
+    {"'name': 'full'", ""},
+    {"'name': 'checkpoint'", ""},
+    {"'name': 'checkpoint', 'segments': 3", ""},
+    {"'name': 'checkpoint', 'segments': 2", "'inputs'"},
+    {"'name': 'streambp', 'chunk': 16", ""},
+    {"'name': 'streambp', 'chunk': 16, 'segment_starts': [0, 2]", "'inputs', 'input_gradients'"},
+    {"'name': 'seco', 'chunk': 16", ""},
+    {"'name': 'seco', 'chunk': 16, 'segments': 2", "'kv'"},
+    {"'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'drawn_chunks': [2]", ""},
+    {"'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'drawn_chunks': [1, 3], 'segments': 2, 'loss': 'all'", ""},
 };
 static const char *const orders[] = {"ascending", "descending", "random"};
 static const struct {
@@ -38,19 +40,20 @@ static const struct {
     {"'name': 'bread-lora'", "{}", false},
     {"'name': 'bread-lora', 'expand': 'above', 'factor_state': 'reset'", "{}", false},
 };
-static const char *const places[] = {"{}", "{'weights': 'host', 'optimizer': 'host'}"};
+static const char *const offloads[] = {"", "'weights', 'optimizer'"};
 
 static char *trial_json(size_t kind, size_t walk, size_t order, size_t place, const char *device, const char *more)
 {
     char *json;
-    bool chunks = strstr(walks[walk], "seco") || strstr(walks[walk], "spaco");
+    const char *own = walks[walk].offload, *comma = *own && place ? ", " : "";
+    bool chunks = strstr(walks[walk].method, "seco") || strstr(walks[walk].method, "spaco");
     assert_true(asprintf(&json,
                          "{" MODEL
-                         ", 'context': %d, 'batch': 2, 'device': '%s', 'method': %s, 'place': %s, 'lora': "
-                         "%s, 'optimizer': {%s%s, 'order': '%s', 'interval': 1%s}%s}",
-                         CONTEXT, device, walks[walk], places[place], kinds[kind].lora, kinds[kind].options,
-                         kinds[kind].in_backward && chunks ? ", 'when': 'end'" : "", orders[order],
-                         strcmp(orders[order], "random") == 0 ? ", 'seed': 3" : "", more) > 0);
+                         ", 'context': %d, 'batch': 2, 'device': '%s', 'method': {%s, 'offload': [%s%s%s]}, "
+                         "'lora': %s, 'optimizer': {%s%s, 'order': '%s', 'interval': 1%s}%s}",
+                         CONTEXT, device, walks[walk].method, offloads[place], comma, own, kinds[kind].lora,
+                         kinds[kind].options, kinds[kind].in_backward && chunks ? ", 'when': 'end'" : "",
+                         orders[order], strcmp(orders[order], "random") == 0 ? ", 'seed': 3" : "", more) > 0);
     return json;
 }
 
@@ -108,7 +111,7 @@ static bool fits(const char *json)
 // Steps of every active block, and of a run over all of them. All orders are planned, and one is run.
 static void check_steps(size_t kind, size_t walk)
 {
-    for (size_t p = 0; p < COUNT(places); p++) {
+    for (size_t p = 0; p < COUNT(offloads); p++) {
         size_t max[2] = {0}, bytes[2];
         char *json = trial_json(kind, walk, 0, p, "plan-cpu", "");
         struct trial trial = trial_of(json);

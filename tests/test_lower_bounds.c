@@ -36,7 +36,7 @@ static const struct {
     {"streambp", "segments=4", (9 + 1) * INPUT + KV + GRADIENTS},
     {"streambp", "attention=kept", (ROWS + 1) * INPUT + ROWS *ATTENTION + KV + GRADIENTS},
     {"streambp", "offload=inputs", INPUT + KV + GRADIENTS},
-    {"streambp", "offload=inputs+gradient", KV + GRADIENTS},
+    {"streambp", "offload=inputs,input_gradients", KV + GRADIENTS},
     {"seco", "chunk=128", ROWS *(KV + GRADIENTS)},
     {"seco", "chunk=128 segments=4", 3 * INPUT + 8 * (KV + GRADIENTS)},
     {"seco", "chunk=128 offload=kv", 2 * (KV + GRADIENTS)},

@@ -9,15 +9,12 @@
 
 // How many methods there are rows of where none is named: the exact ones, as the others want a budget or have no
 // gradient; with a choice of an option, those that have it, or have no such option.
-static size_t rows_by_default(const char *option, const char *choice)
+static size_t rows_by_default(const char *offload)
 {
     size_t rows = 0;
     for (size_t m = 0; methods[m]; m++) {
-        const struct option *row = option ? option_find(&methods[m]->options, option) : NULL;
-        bool has = !row;
-        for (size_t c = 0; row && row->choices[c]; c++)
-            has |= strcmp(row->choices[c], choice) == 0;
-        rows += methods[m]->exact && has;
+        const struct option *own = option_find(&methods[m]->options, "offload");
+        rows += methods[m]->exact && (!offload || !own || option_offers(own, offload));
     }
     return rows;
 }
@@ -40,7 +37,7 @@ static void max_context_and_plan_agree(void **state)
     for (size_t s = 0; s < COUNT(settings); s += stride()) {
         json_t *rows = longbp_records(0, "max-context %s --json", settings[s]), *row;
         size_t i;
-        assert_int_equal(json_array_size(rows), rows_by_default(NULL, NULL));
+        assert_int_equal(json_array_size(rows), rows_by_default(NULL));
         json_array_foreach(rows, i, row)
         {
             const char *name = method_of(row);
@@ -109,7 +106,7 @@ static void a_model_that_does_not_fit_says_so(void **state)
     json_t *rows = longbp_records(0, "max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
     char *host;
     assert_int_equal(
-        longbp(&host, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --place-weights host"), 0);
+        longbp(&host, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --offload weights"), 0);
     assert_non_null(strstr(host, " do not fit on the host: "));
     free(host);
     json_t *row;
@@ -170,10 +167,10 @@ static void a_choice_leaves_out_who_does_not_have_it(void **state)
     json_t *rows = longbp_records(0, "max-context --model tiny --memory-limit 20MiB --offload kv --json"), *row;
     const json_t *seco = NULL;
     size_t i;
-    assert_int_equal(json_array_size(rows), rows_by_default("offload", "kv")); // full has no such option
+    assert_int_equal(json_array_size(rows), rows_by_default("kv"));
     json_array_foreach(rows, i, row) seco =
         strcmp(method_of(row), "seco") == 0 ? json_object_get(json_object_get(row, "trial"), "method") : seco;
-    assert_string_equal(json_string_value(json_object_get(seco, "offload")), "kv");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(seco, "offload"), 0)), "kv");
     json_decref(rows);
     char *out;
     static const char *const forms[] = {"", " --json"};
@@ -226,11 +223,9 @@ static void the_host_is_a_column(void **state)
     free(out);
     json_t *rows =
         longbp_records(0, "max-context --model tiny --memory-limit 8MiB --host-memory 1GiB --methods auto --json");
-    const json_t *row = json_array_get(rows, 0), *trial = json_object_get(row, "trial"),
-                 *asked = json_object_get(json_object_get(row, "search"), "asked");
+    const json_t *row = json_array_get(rows, 0), *method = json_object_get(json_object_get(row, "trial"), "method");
     assert_true(number(row, "host_peak_bytes") > 0);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(trial, "place"), "weights")), "host");
-    assert_string_equal(json_string_value(json_object_get(json_object_get(asked, "place"), "weights")), "device");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(method, "offload"), 0)), "weights");
     json_decref(rows);
     assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 8MiB --methods seco --also weights"), 2);
     assert_non_null(strstr(out, "--also: nothing is chosen without --methods auto"));
@@ -295,7 +290,7 @@ static void max_batch_and_plan_agree(void **state)
     for (size_t s = 0; s < COUNT(settings); s++) {
         json_t *rows = longbp_records(0, "max-batch %s --json", settings[s].flags), *row;
         size_t i, unit = settings[s].unit;
-        assert_int_equal(json_array_size(rows), rows_by_default(NULL, NULL));
+        assert_int_equal(json_array_size(rows), rows_by_default(NULL));
         json_array_foreach(rows, i, row)
         {
             const char *name = method_of(row);
@@ -325,7 +320,7 @@ static void auto_goes_furthest(void **state)
     json_t *rows = longbp_records(
                0, "max-context --model tiny --memory-limit 24MiB --host-memory 3MiB --methods all,auto --json"),
            *row;
-    const size_t count = rows_by_default(NULL, NULL);
+    const size_t count = rows_by_default(NULL);
     const json_t *furthest = json_array_get(rows, count);
     size_t i, longest = (size_t)extent_found(furthest);
     assert_int_equal(json_array_size(rows), count + 1);
@@ -361,7 +356,7 @@ static void auto_goes_furthest(void **state)
 static void what_the_host_holds_anyway_is_no_part_of_a_token(void **state)
 {
     (void)state;
-    static const char setting[] = "--model tiny --memory-limit 24MiB --host-memory 4MiB --place-weights host";
+    static const char setting[] = "--model tiny --memory-limit 24MiB --host-memory 4MiB --offload weights";
     json_t *found = longbp_records(0, "max-context %s --methods auto --json", setting),
            *streamed =
                longbp_records(0, "max-context %s --methods streambp --segments 4 --chunk 128 --json", setting);
@@ -377,20 +372,19 @@ static void long_contexts_fit(void **state)
 #define LLAMA   "--model llama-3-8b --lora r=8,alpha=16,targets=q,v "
 #define TRAINED "--model llama-3-8b --profile rtx-3090 --chunk 512 "
 #define GALORE  "galore,rank=128,state=8bit,when=backward"
-#define ON_HOST "--optimizer adamw --place-weights host --place-gradients host --place-optimizer host "
+#define ON_HOST "--optimizer adamw --offload weights,gradients,optimizer,inputs,input_gradients "
     static const struct {
         const char *setting;
         size_t context;
         double forwards;
     } cases[] = {
         {LLAMA "--profile rtx-3090 --chunk 512 --segments 6", 95000, 4.8},
-        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient", 480000, 5},
-        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient --segments 4",
+        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs,input_gradients", 480000, 5},
+        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs,input_gradients --segments 4",
          650000, 6},
         {LLAMA "--profile rtx-3090 --chunk 512 --segments 6 --weights nf4", 170000, 5},
         {"--model llama-3-70b --lora r=8,alpha=16,targets=q,v --profile rtx-3090 --host-memory 192GiB "
-         "--place-weights "
-         "host --chunk 1024 --segments 4 --offload inputs+gradient",
+         "--chunk 1024 --segments 4 --offload weights,inputs,input_gradients",
          131072, 5},
         {"--model qwen3-8b --gradient-dtype bf16 --profile a800-80g --chunk 1024 --segments 8", 550000, 6},
         // all weights trained in 24 GiB
@@ -399,10 +393,10 @@ static void long_contexts_fit(void **state)
         {TRAINED "--segments 4 --optimizer bcd", 45000, 5.6},
         {TRAINED "--segments 4 --optimizer " GALORE, 42000, 6},
         // keys and values of 2^31 elements and more
-        {LLAMA "--profile h200-141g --host-memory 2TiB --chunk 16384 --segments 4 --offload inputs+gradient",
+        {LLAMA "--profile h200-141g --host-memory 2TiB --chunk 16384 --segments 4 --offload inputs,input_gradients",
          9000000, 6},
         {"--model mistral-large-2 --gradient-dtype bf16 --profile h200-141g --host-memory 1500GB " ON_HOST
-         "--chunk 4096 --segments 4 --offload inputs+gradient",
+         "--chunk 4096 --segments 4",
          200000, 6},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -170,7 +170,7 @@ static struct moved rows_moved(const struct setting *setting, struct row_bytes r
 {
     bool attention = strcmp(setting->with, "attention=kept") == 0;
     bool streams = strcmp(setting->method, "streambp") == 0;
-    bool gradient = strcmp(setting->offload, "inputs+gradient") == 0;
+    bool gradient = strcmp(setting->offload, "inputs,input_gradients") == 0;
     struct moved moved = {0};
     for (size_t j = 0; j < count; j++) {
         bool lowest = j + 1 == count, kept = !lowest || (!streams && count == 1);

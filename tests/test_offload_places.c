@@ -15,7 +15,7 @@
 static const struct {
     const char *method, *offload;
 } schedules[] = {{"full", "none"},     {"checkpoint", "none"}, {"checkpoint", "inputs"},
-                 {"streambp", "none"}, {"streambp", "inputs"}, {"streambp", "inputs+gradient"},
+                 {"streambp", "none"}, {"streambp", "inputs"}, {"streambp", "inputs,input_gradients"},
                  {"seco", "none"},     {"seco", "kv"},         {"seco", "kv inner=checkpoint"},
                  {"spaco", "none"},    {"spaco", "kv"}};
 

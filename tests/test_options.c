@@ -10,7 +10,8 @@
 static const size_t widths[] = {[OPTION_COUNT] = sizeof(size_t),
                                 [OPTION_NUMBER] = sizeof(double),
                                 [OPTION_CHOICE] = sizeof(int),
-                                [OPTION_LIST] = sizeof(struct index_list)};
+                                [OPTION_LIST] = sizeof(struct index_list),
+                                [OPTION_WORDS] = sizeof(unsigned)};
 
 static void test_tables_are_sound(void **state)
 {
@@ -22,14 +23,15 @@ static void test_tables_are_sound(void **state)
             assert_ptr_equal(option_find(table, option->name), option); // no name twice
             assert_non_null(option->help);
             assert_true(option->offset + widths[option->type] <= table->bytes);
-            assert_int_equal(option->offset % (option->type == OPTION_CHOICE ? sizeof(int) : sizeof(size_t)), 0);
+            assert_int_equal(option->offset % (option->choices ? sizeof(int) : sizeof(size_t)), 0);
             for (const struct option *other = table->rows; other < option; other++) {
                 assert_true(other->offset + widths[other->type] <= option->offset ||
                             option->offset + widths[option->type] <= other->offset);
             }
             while (option->choices && option->choices[choices])
                 choices++;
-            assert_true(option->type == OPTION_CHOICE ? option->initial < (double)choices : !option->choices);
+            bool named = option->type == OPTION_CHOICE || option->type == OPTION_WORDS;
+            assert_true(named ? option->initial < (double)choices : !option->choices);
             assert_true(option->type != OPTION_COUNT || option->maximum > 0);
         }
     }
@@ -64,17 +66,29 @@ static void test_each_method_has_its_own_choices(void **state)
 {
     (void)state;
     static const struct {
-        const char *method, *choices[4];
-    } cases[] = {{"checkpoint", {"none", "inputs"}},
-                 {"streambp", {"none", "inputs", "inputs+gradient"}},
-                 {"seco", {"none", "kv"}},
-                 {"spaco", {"none", "kv"}}};
+        const char *method, *own[3];
+        unsigned bits[2];
+    } cases[] = {{"full", {NULL}, {0}},
+                 {"checkpoint", {"inputs"}, {OFFLOAD_INPUTS}},
+                 {"streambp", {"inputs", "input_gradients"}, {OFFLOAD_INPUTS, OFFLOAD_INPUT_GRADIENTS}},
+                 {"seco", {"kv"}, {OFFLOAD_KV}},
+                 {"spaco", {"kv"}, {OFFLOAD_KV}}};
+    static const char *const shared[] = {"weights", "gradients", "optimizer"};
+    static const unsigned bits[] = {OFFLOAD_WEIGHTS, OFFLOAD_GRADIENTS, OFFLOAD_OPTIMIZER};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct option *option = option_find(&method_find(cases[i].method)->options, "offload");
-        for (size_t c = 0; c == 0 || cases[i].choices[c - 1]; c++) {
-            assert_int_equal(option->choices[c] != NULL, cases[i].choices[c] != NULL);
-            assert_true(!option->choices[c] || strcmp(option->choices[c], cases[i].choices[c]) == 0);
+        const struct option_table *table = &method_find(cases[i].method)->options;
+        void *options = options_new(table);
+        for (size_t w = 0; w < 3 || cases[i].own[w - 3]; w++) {
+            assert_true(options_set(table, options, "offload", w < 3 ? shared[w] : cases[i].own[w - 3]));
+            assert_int_equal(options_words(table, options, "offload"), w < 3 ? bits[w] : cases[i].bits[w - 3]);
         }
+        for (size_t other = 0; other < sizeof cases / sizeof *cases; other++)
+            for (size_t w = 0; cases[other].own[w]; w++) {
+                bool own = cases[i].own[0] && strcmp(cases[i].own[0], cases[other].own[w]) == 0;
+                own |= cases[i].own[0] && cases[i].own[1] && strcmp(cases[i].own[1], cases[other].own[w]) == 0;
+                assert_int_equal(options_set(table, options, "offload", cases[other].own[w]), own);
+            }
+        options_free(table, options);
     }
 }
 
@@ -82,6 +96,7 @@ struct example {
     size_t count;
     double number;
     int choice;
+    unsigned words;
     struct index_list list;
 };
 #define AT(member) offsetof(struct example, member)
@@ -93,6 +108,7 @@ static const struct option rows[] = {
      .offset = AT(choice),
      .initial = 1,
      .choices = OPTION_CHOICES("red", "green")},
+    {OPTION("words", WORDS, struct example, words), .choices = OPTION_CHOICES("red", "redder")},
     {.name = "list", .type = OPTION_LIST, .offset = AT(list), .maximum = 7},
     {0}};
 static const struct option_table example = {rows, sizeof(struct example)};
@@ -108,6 +124,11 @@ static void test_values(void **state)
     assert_true(options_set(&example, options, "count", "9") && options->count == 9);
     assert_true(options_set(&example, options, "number", "0.25") && options->number == 0.25);
     assert_true(options_set(&example, options, "choice", "red") && options->choice == 0);
+    assert_true(options_set(&example, options, "words", "redder") && options->words == 2);
+    assert_int_equal(options_words(&example, options, "words"), 2);
+    assert_int_equal(options_words(&example, options, "choice"), 0);
+    assert_true(options_set(&example, options, "words", "redder,red") && options->words == 3);
+    assert_true(options_set(&example, options, "words", "none") && options->words == 0);
     assert_true(options_set(&example, options, "list", "1,7") && options->list.count == 2);
     assert_int_equal(options->list.items[1], 7);
     assert_int_equal(options_count(&example, options, "count", 5), 9);
@@ -127,9 +148,10 @@ static void test_bad_values(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        {"colour", "1"}, {"count", ""},   {"count", "0"},      {"count", "10"}, {"count", "3 "}, {"number", "half"},
-        {"number", "2"}, {"number", ""},  {"choice", "black"}, {"choice", "1"}, {"list", "1;2"}, {"list", "8"},
-        {"list", "a"},   {"count", "-1"}, {"number", "-1"},    {"list", "1,,2"}};
+        {"colour", "1"},    {"count", ""},   {"count", "0"},       {"count", "10"},          {"count", "3 "},
+        {"number", "half"}, {"number", "2"}, {"number", ""},       {"choice", "black"},      {"choice", "1"},
+        {"list", "1;2"},    {"list", "8"},   {"list", "a"},        {"count", "-1"},          {"number", "-1"},
+        {"list", "1,,2"},   {"words", "re"}, {"words", "red,red"}, {"words", "red,,redder"}, {"words", "none,red"}};
     struct example *options = options_new(&example);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (options_set(&example, options, bad[i][0], bad[i][1]))

@@ -119,7 +119,8 @@ static void a_planned_step_is_the_plan(void **state)
     static const char *const cases[] = {
         "'batch': 7, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 3}, 'optimizer': 'adamw'",
         "'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'stage': 4}",
-        "'batch': 3, 'method': {'name': 'seco', 'chunk': 16, 'offload': 'kv'}, 'parallel': {'data': 3, 'stage': 2}",
+        "'batch': 3, 'method': {'name': 'seco', 'chunk': 16, 'offload': ['kv']}, 'parallel': {'data': 3, 'stage': "
+        "2}",
         "'method': {'name': 'streambp', 'chunk': 6}, 'parallel': {'sequence': 5}",
         "'batch': 4, 'method': 'full', 'parallel': {'data': 2, 'sequence': 2}, 'documents': {'mean': 9}",
         "'method': 'checkpoint', 'parallel': {'sequence': 3, 'exchange': 'ring'}",

@@ -27,10 +27,12 @@ static void ask(struct asked *asked, const struct setting *setting)
         bool draws = setting->budget && methods[i]->draw;
         for (size_t v = 0; (methods[i]->exact || draws) && (v == 0 || setting->variants[v - 1]); v++) {
             char *json;
+            const char *variant = v ? setting->variants[v - 1] : "";
+            bool own = strstr(variant, "offload");
             assert_true(asked->count < TRIALS_MAX);
-            assert_true(asprintf(&json, "{%s, 'device': 'plan'%s, 'method': {'name': '%s'%s%s}}", setting->json,
-                                 v ? setting->variants[v - 1] : "", methods[i]->name,
-                                 draws ? ", 'chunk': 128, 'budget': " : "", draws ? setting->budget : "") > 0);
+            assert_true(asprintf(&json, "{%s, 'device': 'plan'%s, 'method': {'name': '%s'%s%s%s}}", setting->json,
+                                 own ? "" : variant, methods[i]->name, draws ? ", 'chunk': 128, 'budget': " : "",
+                                 draws ? setting->budget : "", own ? variant : "") > 0);
             struct trial trial = trial_of(json);
             struct status why = {0};
             if (ranks_fit(&trial, &why))
@@ -52,19 +54,19 @@ static void ask_free(struct asked *asked)
 static struct planned_memos none;
 
 static const struct setting settings[] = {
-    {"'model': 'tiny', 'context': 1000, 'profile': 'rtx-3090'", {", 'place': {'gradients': 'host'}"}, NULL},
+    {"'model': 'tiny', 'context': 1000, 'profile': 'rtx-3090'", {", 'offload': ['gradients']"}, NULL},
     {"'model': {'layers': 3, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 128, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 700, 'batch': 2, 'lora': {'rank': 4}, 'profile': 'h200-141g'",
-     {", 'kv_gradient_dtype': 'bf16'", ", 'place': {'weights': 'host'}"},
+     {", 'kv_gradient_dtype': 'bf16'", ", 'offload': ['weights']"},
      NULL},
     {"'model': {'layers': 5, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'f64', "
      "'context': 2049, 'optimizer': 'adamw'",
-     {", 'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"},
+     {", 'offload': ['weights', 'gradients', 'optimizer']"},
      NULL},
     // Layers of one shape whose gradients are not summed alike.
     {"'model': {'layers': 3, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'bf16', "
      "'context': 300, 'optimizer': {'name': 'galore', 'rank': 4, 'sums': 'projected'}",
-     {", 'place': {'gradients': 'host', 'optimizer': 'host'}"},
+     {", 'offload': ['gradients', 'optimizer']"},
      NULL},
     // Layers of one shape that do not see the same.
     {"'model': {'layers': 4, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64, 'sliding_window': "
@@ -119,7 +121,7 @@ static const struct setting settings[] = {
     // A few chunks are drawn, of which the longest chunks have too few; or a share of each chunk's own.
     {"'model': {'layers': 3, 'width': 256, 'heads': 4, 'kv_heads': 2, 'ffn': 512, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 3000, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
-     {", 'place': {'weights': 'host'}"},
+     {", 'offload': ['weights']"},
      "3"},
     {"'model': {'layers': 4, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 300}, 'context': 2048, "
      "'batch': 2, 'profile': 'h200-141g', 'parallel': {'stage': 2, 'data': 2}",
@@ -414,7 +416,7 @@ static void the_space_is_every_value(void **state)
             json_t *json = method_json(asked.trials[0].method, options);
             bool all = strcmp(json_string_value(json_object_get(json, "keep")), "all") == 0,
                  inner = strcmp(json_string_value(json_object_get(json, "inner")), "checkpoint") == 0,
-                 host = strcmp(json_string_value(json_object_get(json, "offload")), "kv") == 0;
+                 host = json_array_size(json_object_get(json, "offload"));
             size_t segments = (size_t)json_integer_value(json_object_get(json, "segments"));
             assert_in_range(segments, 1, layers);
             assert_true(index > 0 || !seen[all][inner][host][segments]);

@@ -55,7 +55,7 @@ static void eight_cards_hold_a_million_tokens(void **state)
     json_t *record =
         record_of("{'model': 'qwen3-8b', 'context': 1048576, 'dtype': 'bf16', 'gradient_dtype': 'bf16', "
                   "'device': 'plan', 'optimizer': 'adamw', 'profile': 'h100-80g', 'parallel': {'stage': "
-                  "8}, 'method': {'name': 'seco', 'chunk': 4096, 'offload': 'kv'}}");
+                  "8}, 'method': {'name': 'seco', 'chunk': 4096, 'offload': ['kv']}}");
     assert_true(number(record, "peak_bytes") < 56.2e9 && number(record, "host_peak_bytes") < 65e9);
     assert_true(number(record, "estimate_ms") > 0);
     json_decref(record);

@@ -162,7 +162,7 @@ static void plans_are_of_a_rank(void **state)
                      2);
     assert_says(scratch, "err", "the batch's pairs are 1, too few for 2 data ranks");
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --parallel data=2 "
-                                  "--place-weights host"),
+                                  "--offload weights"),
                      2);
     assert_says(scratch, "err", "ranks of data or sequence keep");
     static const struct {
@@ -212,7 +212,7 @@ static void a_tied_table_stays_on_the_device(void **state)
     struct scratch *scratch = *state;
     assert_int_equal(run(scratch,
                          "$L plan --model qwen2.5-0.5b --context 64 --method seco --chunk 16 --parallel stage=2 "
-                         "--place-gradients host"),
+                         "--offload gradients"),
                      2);
     assert_says(scratch, "err", "tied embedding");
     assert_int_equal(run(scratch,

@@ -32,7 +32,7 @@ static void a_setting_finds_its_own(void **state)
     (void)state;
     struct trial full = trial_of("'full'", 12), seco = trial_of("{'name': 'seco', 'chunk': 5}", 12);
     struct trial longer = trial_of("'full'", 13), elsewhere = trial_of("'full', 'host': {'folder': 'x'}", 12);
-    struct trial offloaded = trial_of("'full', 'place': {'weights': 'host', 'gradients': 'host'}", 12);
+    struct trial offloaded = trial_of("{'name': 'full', 'offload': ['weights', 'gradients']}", 12);
     struct trial quantised = trial_of("'full', 'lora': {}, 'weights': 'nf4'", 12);
     struct trial factors = trial_of("'full', 'lora': {}", 12);
     struct reference taken, found;

@@ -110,7 +110,7 @@ static void a_refused_allocation_is_out_of_memory(void **state)
         {"", PLACE_HOST, 2, "full"},
         {"offload=inputs", PLACE_DEVICE, 0, "checkpoint"},
         {"offload=kv segments=2", PLACE_DEVICE, 0, "seco"},
-        {"offload=inputs+gradient segment_starts=0,1", PLACE_DEVICE, 0, "streambp"},
+        {"offload=inputs,input_gradients segment_starts=0,1", PLACE_DEVICE, 0, "streambp"},
     };
     for (size_t d = 0; devices[d]; d++) {
         for (size_t m = 0; methods[m]; m++) {

@@ -124,8 +124,11 @@ static void shared_sequences_are_those_of_one_rank(void **state)
     }
     size_t exchanges = P == 3 ? 2 : 3; // 4 heads; at least three methods, and one offload less
     assert_true(possible >= 3 * exchanges * sizeof settings / sizeof *settings - (exchanges - 1));
-    const struct setting streamed = {
-        .options = "chunk=4 offload=inputs+gradient", .sequences = 2, .context = 3, .tied = true, .qk_norm = true};
+    const struct setting streamed = {.options = "chunk=4 offload=inputs,input_gradients",
+                                     .sequences = 2,
+                                     .context = 3,
+                                     .tied = true,
+                                     .qk_norm = true};
     check_split(method_find("streambp"), &streamed,
                 (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1}, ENDS);
 }

@@ -79,9 +79,10 @@ static void a_peak_is_of_the_samples_alone(void **state)
         "'context': 33, 'batch': 4, 'method': {'name': 'streambp', 'chunk': 8, 'head_chunk': 8, 'segments': 2}, "
         "'objective': {'name': 'grpo', 'policy': 'gspo'}",
         "'context': 64, 'batch': 2, 'method': {'name': 'streambp', 'chunk': 7, 'head_chunk': 8, 'offload': "
-        "'inputs+gradient', 'segments': 3}, 'lora': {'rank': 2}, 'objective': 'dpo', 'reference': 'adapter-off'",
-        "'context': 64, 'method': {'name': 'seco', 'chunk': 16}, 'optimizer': {'name': 'galore', 'sums': "
-        "'projected'}, 'place': {'gradients': 'host'}",
+        "['inputs', 'input_gradients'], 'segments': 3}, 'lora': {'rank': 2}, 'objective': 'dpo', 'reference': "
+        "'adapter-off'",
+        "'context': 64, 'method': {'name': 'seco', 'chunk': 16, 'offload': ['gradients']}, 'optimizer': {'name': "
+        "'galore', 'sums': 'projected'}",
         "'context': 64, 'dtype': 'bf16', 'method': {'name': 'seco', 'chunk': 16}, 'gradient_dtype': 'bf16', "
         "'kv_gradient_dtype': 'bf16'",
     };
@@ -106,7 +107,7 @@ static void a_peak_is_of_the_first_draw(void **state)
 {
     (void)state;
     static const char keys[] =
-        "'context': 64, 'method': {'name': 'spaco', 'chunk': 8, 'budget': 1, 'offload': 'kv'}";
+        "'context': 64, 'method': {'name': 'spaco', 'chunk': 8, 'budget': 1, 'offload': ['kv']}";
     json_t *plan = measured("plan-cpu", PLENTY, 0, keys), *record = measured("cpu", PLENTY, 9, keys);
     assert_true(number(record, "peak_bytes") == number(plan, "peak_bytes"));
     assert_true(number(record, "host_peak_bytes") == number(plan, "host_peak_bytes"));

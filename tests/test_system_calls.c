@@ -8,7 +8,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define FAULTS       "env LD_PRELOAD=$SYSTEM_CALLS INTERRUPT=1 SHORTEN=1"
 
-#define SECO(chunks) "{\"name\": \"seco\", \"chunk\": " chunks ", \"offload\": \"kv\"}"
+#define SECO(chunks) "{\"name\": \"seco\", \"chunk\": " chunks ", \"offload\": [\"kv\"]}"
 // Trials that share a reference, with what goes to files of the folder.
 #define SPEC(methods)                                                                                              \
     "{\"experiment\": \"t\", \"model\": {\"layers\": 2, \"width\": 16, \"heads\": 2, \"ffn\": 32, \"vocab\": "     \

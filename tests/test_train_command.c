@@ -137,8 +137,7 @@ static void adapter_goes_on_too(void **state)
 {
     struct scratch *scratch = *state;
     write_text(scratch);
-    check_killed(scratch, TRAIN,
-                 "--lora r=2,alpha=4,targets=q,down --dtype bf16 --device cpu --place-optimizer host",
+    check_killed(scratch, TRAIN, "--lora r=2,alpha=4,targets=q,down --dtype bf16 --device cpu --offload optimizer",
                  "adapter_model.safetensors");
 }
 
@@ -415,7 +414,7 @@ static void wrong_use_is_said(void **state)
         {"--out new --schedule coseno", "unknown schedule \"coseno\"; did you mean \"cosine\""},
         {"--out new --optimizer adamw,when=backward", "key \"clip\": needs all gradients at once"},
         {"--out new --optimizer sgd,when=backward --clip 0", "key \"accumulate\": needs all gradients at once"},
-        {"--out new --place-gradients host", "key \"clip\": needs all gradients on the device"},
+        {"--out new --offload gradients", "key \"clip\": needs all gradients on the device"},
         {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than tokens"},
         {"--out new --batch text", "--tokens and a batch file"},
         {"--out new --sequences 2", "--sequences needs a batch file"},
@@ -566,7 +565,7 @@ static void a_choice_goes_on(void **state)
     const struct scratch *scratch = *state;
     write_text(scratch);
     assert_int_equal(run(scratch, CHOSEN "--memory-limit 5850KiB --out whole"), 0);
-    assert_says(scratch, "whole/training.json", "\"gradients\": \"host\"");
+    assert_says(scratch, "whole/training.json", "\"offload\": [\n");
     assert_int_equal(run(scratch, CHOSEN "--out more"), 0);
     assert_int_equal(run(scratch, "cmp whole/training.json more/training.json"), 1); // another choice
     assert_int_equal(
@@ -581,8 +580,8 @@ static void a_choice_goes_on(void **state)
                      0);
     // With no run to go on with it is chosen; and what is asked for otherwise is told.
     assert_int_equal(run(scratch, CHOSEN "--out new --resume && cmp more/training.json new/training.json"), 0);
-    assert_int_equal(run(scratch, CHOSEN "--out whole --resume --place-gradients device"), 2);
-    assert_says(scratch, "err", "whole: the run was begun with place.gradients \"host\", not \"device\"");
+    assert_int_equal(run(scratch, CHOSEN "--out whole --resume --offload optimizer"), 2);
+    assert_says(scratch, "err", "whole: the run was begun with method.offload [");
 }
 
 // Two runs into one folder: the second is refused while the first one goes on.

@@ -268,7 +268,7 @@ static void what_cannot_be_is_said(void **state)
         {"--method streambp --parallel stage=2", "streambp takes no stage ranks"},
         {"--method seco --parallel data=2,zero=2", "parallel.zero is at most 1"},
         {"--method full --parallel data=2 --optimizer galore --clip 0", "galore updates whole matrices"},
-        {"--method full --parallel data=2,zero=1 --place-optimizer host", "leave \"place\" out"},
+        {"--method full --parallel data=2,zero=1 --offload optimizer", "leave them out of offload"},
         {"--method full --parallel data=2 --launch 'no-such-program {ranks}'",
          "no-such-program: cannot be started"},
     };

@@ -280,8 +280,7 @@ static void plans_are_of_all_steps(void **state)
         "'optimizer': {'name': 'adamw', 'when': 'backward'}, 'train': {'steps': 1}",
         "'optimizer': 'sgd', 'train': {'steps': 2, 'held_out': 0.67, 'evaluate_every': 1}",
         "'optimizer': 'adam8bit', 'train': {'steps': 3, 'shuffle': 2, 'clip': 1, 'held_out': 0.34}",
-        "'optimizer': 'adamw', 'place': {'gradients': 'host', 'optimizer': 'host'}, 'train': {'steps': 4, "
-        "'accumulate': 3}",
+        "'optimizer': 'adamw', 'train': {'steps': 4, 'accumulate': 3}",
     };
     static const char *const walked[] = {"'full'", "{'name': 'full', 'keep': 'all'}", "'checkpoint'",
                                          "{'name': 'streambp', 'chunk': 5, 'head_chunk': 3}"};
@@ -291,6 +290,7 @@ static void plans_are_of_all_steps(void **state)
             for (size_t m = (i + t) % 2; m < COUNT(walked); m += 2)
                 check_plan(scratch, i, trained[t], walked[m]);
         check_plan(scratch, i, trained[0], "{'name': 'seco', 'chunk': 5}");
+        check_plan(scratch, i, trained[4], "{'name': 'full', 'offload': ['gradients', 'optimizer']}");
     }
 }
 

@@ -59,12 +59,13 @@ static void ids_stay_what_they_were(void **state)
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
                "'max_seconds':60.0,'"
                "pair_sums':false,"
-               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
+               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full','"
+               "offload':[]},"
                "'model':'tiny','objective':'token-mean','optimizer':null,'pad_gradient':false,'parallel':{'data':1,"
                "'exchange':'gather','"
                "node':1,'overlap':false,'sequence':1,'stage':"
                "1,'sum':'ordered','zero':0},"
-               "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
+               "'profile':null,'prompt':0,'"
                "reference':null,"
                "'seed':1,'tf32':false,'train':null,'unfused':false,'weights':null,'whole_attention':false,'whole_"
                "keys':false}");
@@ -102,7 +103,7 @@ static void a_default_may_be_said(void **state)
     expect_same(
         WITH("'batch': 2, 'objective': 'dpo', 'data': {'text': 'a'}, 'lora': {}"),
         WITH("'batch': 2, 'objective': 'dpo', 'data': {'text': 'a'}, 'lora': {}, 'reference': 'adapter-off'"));
-    expect_same(MINIMAL, WITH("'weights': null, 'place': {'optimizer': 'device'}"));
+    expect_same(MINIMAL, WITH("'weights': null"));
     expect_same(MINIMAL, WITH("'parallel': {'stage': 1}"));
     expect_same(MINIMAL, WITH("'whole_attention': false"));
     expect_same(MINIMAL, WITH("'attention_queries': 2048"));
@@ -158,9 +159,6 @@ static void another_meaning_is_another_id(void **state)
         WITH("'labels': 'a'"),
         WITH("'lora': {}, 'weights': 'nf4'"),
         WITH("'lora': {}, 'weights': 'int8'"),
-        WITH("'place': {'weights': 'host'}"),
-        WITH("'place': {'gradients': 'host'}"),
-        WITH("'optimizer': 'adamw', 'place': {'optimizer': 'host'}"),
         WITH("'objective': 'sequence-mean'"),
         WITH("'objective': 'dft'"),
         WITH("'objective': 'weighted-mean'"),

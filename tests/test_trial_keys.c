@@ -49,7 +49,7 @@ static void rows_are_sound(void **state)
 // Whether the keys of an object are of a trial that trains.
 static bool trains(const char *parent)
 {
-    return parent && (strcmp(parent, "place") == 0 || strcmp(parent, "train") == 0);
+    return parent && strcmp(parent, "train") == 0;
 }
 
 // Keys that a trial must have with this key.

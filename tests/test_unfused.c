@@ -98,7 +98,8 @@ static void the_same_with_more_passes(void **state)
                 char far[80];
                 snprintf(far, sizeof far, "%s offload=%s", walks[w], (*m)->by_layer ? "inputs" : "kv");
                 check(&f, &plan, *m, walks[w]);
-                check(&f, &plan, *m, far);
+                if (strcmp((*m)->name, "full") != 0)
+                    check(&f, &plan, *m, far);
             }
         }
         batch_close(&plan.batch, plan.device);

@@ -15,14 +15,12 @@
 static const char *const without[] = {"train",  "device", "seed",         "labels",        "reference",
                                       "method", "tf32",   "memory_limit", "deterministic", NULL};
 // Keys that the suggested command does not take, or takes from the choice.
-static const char *const not_to_run[] = {"profile",           "interconnect",    "optimizer",
-                                         "kv_gradient_dtype", "weights",         "place_weights",
-                                         "place_gradients",   "place_optimizer", NULL};
+static const char *const not_to_run[] = {"profile",           "interconnect", "optimizer",
+                                         "kv_gradient_dtype", "weights",      NULL};
 
 // The same for the command that trains with the choice.
 static const char *const not_to_train[] = {
-    "profile", "interconnect",  "kv_gradient_dtype", "weights",         "labels", "documents",
-    "prompt",  "place_weights", "place_gradients",   "place_optimizer", NULL};
+    "profile", "interconnect", "kv_gradient_dtype", "weights", "labels", "documents", "prompt", NULL};
 
 static const struct flag own_flags[] = {{.name = "methods",
                                          .flags = OPTION_FIRST,
@@ -302,8 +300,8 @@ int command_advise(int argc, char **argv)
                "memory would cost: bytes are exact, seconds are estimates. Given options are fixed.\vThe "
                "candidates are every exact method with every choice of keep, inner, attention and offload, 1, 2, "
                "3, 4, 6, 8, 12 and so on segments, up to the layers, head_chunk 256 or 2048, and chunks of 128 and "
-               "its doubles from a 256th of the context on, up to the context; with --host-memory weights, "
-               "gradients and optimizer state on the device or on the host; and with --also other values of keys "
+               "its doubles from a 256th of the context on, up to the context; weights, gradients and optimizer "
+               "state are offloaded with --host-memory alone; and with --also other values of keys "
                "that change the gradient. Values in between are not tried. Every candidate, except with --also, "
                "computes the gradient of full backprop, with sums in another order; --methods may name other "
                "methods, which --exact leaves out. The table is the Pareto front of the candidates: none has both "

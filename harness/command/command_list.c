@@ -18,13 +18,15 @@ static json_t *option_json(const struct option *option)
 {
     json_t *object = json_pack("{s:s, s:s}", "name", option->name, "help", option->help);
     json_t *initial;
-    if (option->type == OPTION_CHOICE) {
+    if (option->choices) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++)
             json_array_append_new(choices, json_string(option->choices[i]));
         json_object_set_new(object, "choices", choices);
+    }
+    if (option->type == OPTION_CHOICE) {
         initial = json_string(option->choices[(int)option->initial]);
-    } else if (option->type == OPTION_LIST) {
+    } else if (option->type == OPTION_LIST || option->type == OPTION_WORDS) {
         initial = json_array();
     } else {
         initial =
@@ -42,15 +44,14 @@ static void print_option(const struct option *option, const json_t *object, FILE
 {
     char *standard = json_dumps(json_object_get(object, "default"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
     char words[96];
-    bool quoted = option->type == OPTION_CHOICE;
     snprintf(words, sizeof words, OPTION_ON_CARD, option->initial, option->card_rows);
     fprintf(table, "%-14s   %-14s %s | ", "", option->name, option->help);
-    for (size_t i = 0; quoted && option->choices[i]; i++)
+    for (size_t i = 0; option->choices && option->choices[i]; i++)
         fprintf(table, "%s%s", i ? ", " : "", option->choices[i]);
-    fprintf(table, "%s%s\n", quoted ? " | " : "",
-            quoted                  ? option->choices[(int)option->initial]
-            : option->card_rows > 0 ? words
-                                    : standard);
+    fprintf(table, "%s%s\n", option->choices ? " | " : "",
+            option->type == OPTION_CHOICE ? option->choices[(int)option->initial]
+            : option->card_rows > 0       ? words
+                                          : standard);
     free(standard);
 }
 

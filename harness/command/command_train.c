@@ -77,13 +77,11 @@ static void keep_choice(struct arguments *arguments)
     const char *name = json_string_value(json_object_get(arguments->flags.method, "name"));
     if (!arguments->resume || !name || strcmp(name, method_auto.name) != 0)
         return;
-    json_t *settings = train_folder_settings(arguments->out), *places = json_object();
-    json_object_update(arguments->flags.method, json_object_get(settings, "method"));
-    json_object_update(places, json_object_get(settings, "place"));
-    json_object_update(places, json_object_get(arguments->flags.trial, "place"));
-    if (json_object_size(places))
-        json_object_set(arguments->flags.trial, "place", places);
-    json_decref(places);
+    json_t *settings = train_folder_settings(arguments->out), *method = arguments->flags.method;
+    json_t *offload = json_incref(json_object_get(method, "offload"));
+    json_object_update(method, json_object_get(settings, "method"));
+    if (offload) // another one is refused
+        json_object_set_new(method, "offload", offload);
     json_decref(settings);
 }
 

@@ -8,24 +8,17 @@ void named_tables_add(struct named_tables *tables, const char *name, const struc
     tables->tables[tables->count++] = table;
 }
 
-// choice: NULL if the option has no choices.
-static bool offers(const struct option *option, const char *choice)
-{
-    for (size_t i = 0; option && choice && option->type == OPTION_CHOICE && option->choices[i]; i++)
-        if (strcmp(option->choices[i], choice) == 0)
-            return true;
-    return option && !choice;
-}
-
-// Lists the names whose option offers the choice, as "seco, spaco".
+// Lists the names whose option offers the choice, as "seco, spaco"; choice NULL: that have the option.
 static void list_offering(const struct named_tables *tables, const char *option, const char *choice, char *text,
                           size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < tables->count && used < bytes; i++)
-        if (offers(option_find(tables->tables[i], option), choice))
+    for (size_t i = 0; i < tables->count && used < bytes; i++) {
+        const struct option *own = option_find(tables->tables[i], option);
+        if (own && (!choice || option_offers(own, choice)))
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", tables->names[i]);
+    }
 }
 
 void named_tables_knowing(const struct named_tables *tables, const char *option, char *text, size_t bytes)
@@ -78,7 +71,7 @@ static bool is_own_choice(struct json_field field, const struct named_tables *ta
 {
     const char *choice = json_string_value(field.value);
     char others[640], shown[64];
-    if (!choice || option->type != OPTION_CHOICE || offers(option, choice))
+    if (!choice || option_offers(option, choice))
         return true;
     list_offering(tables, option->name, choice, others, sizeof others);
     if (!*others)
@@ -109,6 +102,9 @@ bool named_options_read(struct named_options *given, const struct named_tables *
         given->options[i] = json_field_get(entry, table->rows[i].name);
         if (!is_own_choice(given->options[i], tables, given->index, &table->rows[i], status))
             return false;
+        for (size_t k = 0; k < json_array_size(given->options[i].value); k++)
+            if (!is_own_choice(json_field_at(given->options[i], k), tables, given->index, &table->rows[i], status))
+                return false;
     }
     return true;
 }
@@ -159,6 +155,23 @@ static bool read_list(struct json_field field, const struct option *option, stru
     return true;
 }
 
+static bool read_words(struct json_field field, const struct option *option, unsigned *words, struct status *status)
+{
+    if (field.value && !json_is_array(field.value))
+        return json_field_expected(field, status, "a list of words, such as [\"%s\"]", option->choices[0]);
+    *words = field.value ? 0 : *words;
+    for (size_t i = 0; i < json_array_size(field.value); i++) {
+        struct json_field item = json_field_at(field, i);
+        int word = 0;
+        if (!json_field_enum(item, option->choices, option->name, &word, status))
+            return false;
+        if (*words >> word & 1)
+            return json_field_expected(item, status, "each word once");
+        *words |= 1U << word;
+    }
+    return true;
+}
+
 bool named_option_set(struct json_field field, const struct option *option, void *options, struct status *status)
 {
     void *value = (char *)options + option->offset;
@@ -171,6 +184,8 @@ bool named_option_set(struct json_field field, const struct option *option, void
         return json_field_enum(field, option->choices, option->name, value, status);
     case OPTION_LIST:
         return read_list(field, option, value, status);
+    case OPTION_WORDS:
+        return read_words(field, option, value, status);
     }
     return false;
 }
@@ -179,7 +194,7 @@ static json_t *option_json(const struct option *option, const void *options)
 {
     const void *value = (const char *)options + option->offset;
     const struct index_list *list = value;
-    json_t *numbers;
+    json_t *array;
     switch (option->type) {
     case OPTION_COUNT:
         return json_integer((json_int_t) * (const size_t *)value);
@@ -188,12 +203,30 @@ static json_t *option_json(const struct option *option, const void *options)
     case OPTION_CHOICE:
         return json_string(option->choices[*(const int *)value]);
     case OPTION_LIST:
-        numbers = json_array();
+        array = json_array();
         for (size_t i = 0; i < list->count; i++)
-            json_array_append_new(numbers, json_integer(list->items[i]));
-        return numbers;
+            json_array_append_new(array, json_integer(list->items[i]));
+        return array;
+    case OPTION_WORDS:
+        array = json_array();
+        for (size_t i = 0; option->choices[i]; i++)
+            if (*(const unsigned *)value >> i & 1)
+                json_array_append_new(array, json_string(option->choices[i]));
+        return array;
     }
     return NULL;
+}
+
+char *named_option_words(const json_t *value, size_t digits)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits)), *end = text;
+    if (json_is_object(value))
+        return text;
+    for (const char *c = text; *c; c++)
+        if (!strchr("[]\"", *c))
+            *end++ = *c;
+    *end = 0;
+    return text;
 }
 
 json_t *named_options_json(const char *name, const struct option_table *table, const void *options)

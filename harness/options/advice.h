@@ -27,7 +27,7 @@ void advice_choice_end(struct choice *choice);
 struct advice_words {
     char text[1024];
 };
-// "seco chunk=4096 place.weights=host"
+// "seco chunk=4096 offload=weights"
 struct advice_words advice_describe(const struct advice *advice, const struct candidate *candidate);
 // Tells whether the estimates distinguish the times of two candidates.
 bool advice_tells_apart(const struct advice *advice, const struct candidate *a, const struct candidate *b);

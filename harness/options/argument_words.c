@@ -76,6 +76,20 @@ static void visit_figures(visit_word *visit, void *visitor)
         visit(visitor, name, "a figure");
 }
 
+// The words of method options of this type.
+static void visit_targets(visit_word *visit, void *visitor)
+{
+    struct names seen = {0};
+    for (size_t i = 0; methods[i]; i++)
+        for (const struct option *option = methods[i]->options.rows; option->name; option++)
+            for (size_t w = 0; option->type == OPTION_WORDS && option->choices[w]; w++) {
+                if (names_find(&seen, option->choices[w]) < seen.count)
+                    continue;
+                names_add(&seen, option->choices[w]);
+                visit(visitor, option->choices[w], "an offload target");
+            }
+}
+
 static void visit_keys(visit_word *visit, void *visitor)
 {
     for (const struct trial_key *key = trial_keys; key->name; key++)
@@ -112,25 +126,16 @@ static void visit_folders(visit_word *visit, void *visitor)
 static const struct kind {
     const char *name;
     void (*visit)(visit_word *visit, void *visitor);
-} kinds[] = {{"METHOD", visit_methods},
-             {"OBJECTIVE", visit_objectives},
-             {"OPTIMIZER", visit_optimizers},
-             {"PRESET", visit_presets},
-             {"PROFILE", visit_profiles},
-             {"DEVICE", visit_devices},
-             {"DTYPE", visit_dtypes},
-             {"FIGURE", visit_figures},
-             {"KEY", visit_keys},
-             {"COLUMN", visit_columns},
-             {"COMMAND", visit_commands},
-             {"DIR", visit_folders},
-             {"FILE", visit_files},
-             {"PROGRAM", visit_files},
-             {"SPEC", visit_files},
-             {"RESULTS", visit_files},
-             {"BASE", visit_files},
-             {"CLAIMS", visit_files},
-             {"INTERCONNECT", visit_interconnects}};
+} kinds[] = {{"METHOD", visit_methods},       {"OBJECTIVE", visit_objectives},
+             {"OPTIMIZER", visit_optimizers}, {"PRESET", visit_presets},
+             {"PROFILE", visit_profiles},     {"DEVICE", visit_devices},
+             {"DTYPE", visit_dtypes},         {"FIGURE", visit_figures},
+             {"TARGET", visit_targets},       {"KEY", visit_keys},
+             {"COLUMN", visit_columns},       {"COMMAND", visit_commands},
+             {"DIR", visit_folders},          {"FILE", visit_files},
+             {"PROGRAM", visit_files},        {"SPEC", visit_files},
+             {"RESULTS", visit_files},        {"BASE", visit_files},
+             {"CLAIMS", visit_files},         {"INTERCONNECT", visit_interconnects}};
 
 static const struct kind *kind_find(const char *name)
 {

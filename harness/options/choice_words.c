@@ -14,13 +14,17 @@ struct words {
 
 static void visit_value(const struct words *words, const char *name, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *shown = text;
-    if (json_is_array(value) && !words->first) { // lists in flags have no brackets
-        shown[strlen(shown) - 1] = 0;
-        shown++;
-    }
-    words->word(words->visitor, name, json_is_string(value) ? json_string_value(value) : shown);
+    char *text = named_option_words(value, 0);
+    words->word(words->visitor, name, text);
     free(text);
+}
+
+// grad has no optimizer.
+static void forget_optimizer(json_t *offload)
+{
+    for (size_t i = json_array_size(offload); i-- > 0;)
+        if (strcmp(json_string_value(json_array_get(offload, i)), "optimizer") == 0)
+            json_array_remove(offload, i);
 }
 
 static void visit_options(const struct words *words)
@@ -28,6 +32,8 @@ static void visit_options(const struct words *words)
     const struct trial *trial = words->choice->trial;
     json_t *method = method_json(trial->method, words->choice->options),
            *defaults = method_json(trial->method, NULL);
+    if (!words->first && !words->trains)
+        forget_optimizer(json_object_get(method, "offload"));
     for (const struct option *option = trial->method->options.rows; option->name; option++) {
         const json_t *value = json_object_get(method, option->name);
         bool telling = option->telling && words->first;
@@ -41,22 +47,13 @@ static void visit_options(const struct words *words)
 static void visit_keys(const struct words *words)
 {
     json_t *canonical = json_loads(words->choice->trial->canonical, 0, NULL);
-    struct tried_key tried[TRIAL_KEYS_MAX];
+    const struct trial_key *tried[TRIAL_KEYS_MAX];
     size_t count = trial_keys_tried(tried);
     for (size_t i = 0; i < count; i++) {
-        const json_t *value = tried_key_value(tried[i], canonical);
-        const char *flag = tried[i].key->flag ? tried[i].key->flag : tried[i].key->name;
-        char name[64];
-        snprintf(name, sizeof name, "%s%s%s", tried[i].parent ? tried[i].parent->name : "",
-                 tried[i].parent ? "." : "", tried[i].key->name);
-        if (!json_is_string(value)) // null: none
-            continue;
-        if (!words->first && !words->trains && strcmp(flag, "place_optimizer") == 0) // grad has no optimizer
-            continue;
-        if (words->first && !json_equal(value, tried_key_value(tried[i], words->first)))
-            visit_value(words, name, value);
-        else if (!words->first && (!tried[i].parent || strcmp(json_string_value(value), "host") == 0))
-            visit_value(words, flag, value);
+        const json_t *value = json_object_get(canonical, tried[i]->name);
+        bool asked = words->first && json_equal(value, json_object_get(words->first, tried[i]->name));
+        if (json_is_string(value) && !asked) // null: none
+            visit_value(words, tried[i]->name, value);
     }
     json_decref(canonical);
 }
@@ -107,12 +104,10 @@ bool choice_draws(const struct choice *choice)
 void choice_set_keys(const struct choice *choice, json_t *trial)
 {
     json_t *canonical = json_loads(choice->trial->canonical, 0, NULL);
-    struct tried_key tried[TRIAL_KEYS_MAX];
+    const struct trial_key *tried[TRIAL_KEYS_MAX];
     size_t count = trial_keys_tried(tried);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = tried[i].parent ? tried[i].parent->name : tried[i].key->name;
-        json_object_set(trial, name, json_object_get(canonical, name));
-    }
+    for (size_t i = 0; i < count; i++)
+        json_object_set(trial, tried[i]->name, json_object_get(canonical, tried[i]->name));
     json_decref(canonical);
 }
 

@@ -23,7 +23,7 @@ json_t *flag_value(const char *text)
 json_t *flag_list(const char *text)
 {
     json_t *list = json_array();
-    char *copy = strdup(text), *rest = copy, *item;
+    char *copy = strdup(text), *rest = strcmp(text, "none") ? copy : NULL, *item;
     while ((item = strsep(&rest, ",")))
         json_array_append_new(list, flag_value(item));
     free(copy);

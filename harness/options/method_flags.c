@@ -52,7 +52,7 @@ struct search {
     struct method_trials *trials;
     const struct trial_flags *flags;
     struct method_request request;
-    struct tried_key tried[TRIAL_KEYS_MAX];
+    const struct trial_key *tried[TRIAL_KEYS_MAX];
     size_t tried_count;
 };
 
@@ -75,28 +75,9 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-static bool is_tried(const struct search *search, struct tried_key tried, const char *value)
+static bool is_tried(const struct search *search, const struct trial_key *key)
 {
-    const json_t *trial = search->flags->trial;
-    if (tried_key_value(tried, trial))
-        return false;
-    if (tried.key->rounds)
-        return is_listed(search->request.also, flag_of(tried.key));
-    return search->request.host || strcmp(value, "host") != 0;
-}
-
-static void set_key(struct search *search, struct tried_key tried, const char *value)
-{
-    json_t *object = search->flags->trial;
-    if (tried.parent && !json_object_get(object, tried.parent->name))
-        json_object_set_new(object, tried.parent->name, json_object());
-    object = tried.parent ? json_object_get(object, tried.parent->name) : object;
-    if (value)
-        json_object_set_new(object, tried.key->name, json_string(value));
-    else
-        json_object_del(object, tried.key->name);
-    if (tried.parent && json_object_size(object) == 0)
-        json_object_del(search->flags->trial, tried.parent->name);
+    return !json_object_get(search->flags->trial, key->name) && is_listed(search->request.also, flag_of(key));
 }
 
 // Tells whether the last trial equals an earlier one from `first` on.
@@ -151,24 +132,50 @@ static bool decode_tried(const struct search *search, const char *method, struct
     return decoded;
 }
 
-// Adds variants with each further value of the tried keys, from key `next` on. Skips values that conflict with
-// others or change nothing. `first`: the method's first trial.
+// Adds a variant unless its values conflict or change nothing. `first`: the method's first trial.
+static bool add_variant(struct search *search, const char *method, size_t first)
+{
+    struct status why = {0};
+    struct trial *trial = add_trial(search->trials);
+    if (decode_tried(search, method, trial, &why) && !is_known(search->trials, first) && ranks_fit(trial, &why))
+        return true;
+    trial_free(&search->trials->trials[--search->trials->count]);
+    return false;
+}
+
+// Adds variants that offload more of what the trainer keeps, from target `next` on.
+static void add_offloads(struct search *search, const char *method, size_t first, const json_t *offload,
+                         size_t next)
+{
+    static const char *const targets[] = {"weights", "gradients", "optimizer"};
+    for (; next < sizeof targets / sizeof *targets; next++) {
+        json_t *more = json_copy((json_t *)offload);
+        json_array_append_new(more, json_string(targets[next]));
+        json_object_set(search->flags->method, "offload", more);
+        if (add_variant(search, method, first))
+            add_offloads(search, method, first, more, next + 1);
+        json_decref(more);
+    }
+}
+
+// Adds variants with each further value of the tried keys, from key `next` on, then with further offload targets.
 static void add_variants(struct search *search, const char *method, size_t first, size_t next)
 {
+    json_t *given = search->flags->method;
+    if (next == search->tried_count && search->request.host && !json_object_get(given, "offload")) {
+        json_t *none = json_array();
+        add_offloads(search, method, first, none, 0);
+        json_object_del(given, "offload");
+        json_decref(none);
+    }
     if (next == search->tried_count)
         return;
-    struct tried_key tried = search->tried[next];
-    for (size_t i = 0; tried.key->tried[i]; i++) {
-        struct status why = {0};
-        if (!is_tried(search, tried, tried.key->tried[i]))
-            continue;
-        set_key(search, tried, tried.key->tried[i]);
-        struct trial *trial = add_trial(search->trials);
-        if (decode_tried(search, method, trial, &why) && !is_known(search->trials, first) && ranks_fit(trial, &why))
+    const struct trial_key *key = search->tried[next];
+    for (size_t i = 0; is_tried(search, key) && key->tried[i]; i++) {
+        json_object_set_new(search->flags->trial, key->name, json_string(key->tried[i]));
+        if (add_variant(search, method, first))
             add_variants(search, method, first, next + 1);
-        else
-            trial_free(&search->trials->trials[--search->trials->count]);
-        set_key(search, tried, NULL);
+        json_object_del(search->flags->trial, key->name);
     }
     add_variants(search, method, first, next + 1);
 }
@@ -194,28 +201,30 @@ static bool is_added(const struct search *search, const struct method *method)
     return added;
 }
 
-// Tells whether the option has this choice.
-static bool has_choice(const struct option *option, const char *text)
+// Tells whether the word is a choice of this option that only other methods have.
+static bool only_others_offer(const struct option *own, const char *word)
 {
-    for (size_t i = 0; option && option->type == OPTION_CHOICE && option->choices[i]; i++)
-        if (strcmp(option->choices[i], text) == 0)
-            return true;
-    return false;
+    bool others = false;
+    for (size_t i = 0; word && methods[i]; i++)
+        others |= option_offers(option_find(&methods[i]->options, own->name), word);
+    return others && !option_offers(own, word);
 }
 
-// Tells whether an option was given a choice that only other methods have.
+// Tells whether an option was given a choice, or a word, that only other methods have.
 static bool is_choice_of_others(const struct trial_flags *flags, const struct method *method)
 {
     const char *key;
-    json_t *value;
+    json_t *value, *word;
+    size_t i;
     json_object_foreach(flags->method, key, value)
     {
-        const char *text = json_string_value(value) ? json_string_value(value) : "";
-        bool others = false;
-        for (size_t i = 0; methods[i]; i++)
-            others |= has_choice(option_find(&methods[i]->options, key), text);
         const struct option *own = option_find(&method->options, key);
-        if (others && own && !has_choice(own, text))
+        bool found = own && only_others_offer(own, json_string_value(value));
+        json_array_foreach(value, i, word)
+        {
+            found |= own && only_others_offer(own, json_string_value(word));
+        }
+        if (found)
             return true;
     }
     return false;
@@ -322,12 +331,11 @@ static bool check_also(const struct search *search, struct status *status)
     char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, hint[512];
     struct names known = {0};
     for (size_t i = 0; i < search->tried_count; i++)
-        if (search->tried[i].key->rounds)
-            names_add(&known, flag_of(search->tried[i].key));
+        names_add(&known, flag_of(search->tried[i]));
     while (search->request.also && (name = strsep(&rest, ","))) {
         bool found = false;
         for (size_t i = 0; i < search->tried_count; i++)
-            found |= search->tried[i].key->rounds && is_listed(name, flag_of(search->tried[i].key));
+            found |= is_listed(name, flag_of(search->tried[i]));
         names_hint(&known, name, "known keys", hint, sizeof hint);
         if (!found)
             status_set(status, STATUS_BAD_INPUT, "--also: unknown key \"%.64s\"; %s", name, hint);

@@ -26,6 +26,7 @@ char *option_argument(const struct option *option)
 {
     return option->type == OPTION_CHOICE   ? choices(option->name)
            : option->type == OPTION_LIST   ? strdup("N,N")
+           : option->type == OPTION_WORDS  ? strdup("TARGET,TARGET")
            : option->type == OPTION_NUMBER ? strdup("NUMBER")
                                            : strdup(option->share    ? "N|SHARE%"
                                                     : option->tokens ? "N[K|M]"
@@ -36,7 +37,7 @@ static void standard_of(const struct option *option, char *text, size_t bytes)
 {
     if (option->type == OPTION_CHOICE)
         snprintf(text, bytes, "%s", option->choices[(size_t)option->initial]);
-    else if (option->type == OPTION_LIST)
+    else if (option->type == OPTION_LIST || option->type == OPTION_WORDS)
         snprintf(text, bytes, "none");
     else if (option->card_rows > 0)
         snprintf(text, bytes, OPTION_ON_CARD, option->initial, option->card_rows);

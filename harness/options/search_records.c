@@ -36,10 +36,10 @@ static json_t *trial_json(const struct choice *choice, struct planned_limits lim
 static json_t *asked_otherwise(const json_t *trial, const json_t *first)
 {
     json_t *asked = json_object();
-    struct tried_key tried[TRIAL_KEYS_MAX];
+    const struct trial_key *tried[TRIAL_KEYS_MAX];
     size_t count = trial_keys_tried(tried);
     for (size_t i = 0; i < count; i++) {
-        const char *name = tried[i].parent ? tried[i].parent->name : tried[i].key->name;
+        const char *name = tried[i]->name;
         if (!json_equal(json_object_get(trial, name), json_object_get(first, name)))
             json_object_set(asked, name, json_object_get(first, name));
     }

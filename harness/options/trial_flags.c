@@ -148,7 +148,8 @@ void trial_flags_describe(struct trial_flags *flags, const char *name, const cha
 static void set_option(struct trial_flags *flags, const struct option *option, const char *text)
 {
     json_object_set_new(flags->method, option->name,
-                        option->type == OPTION_LIST ? flag_list(text) : flag_value(text));
+                        option->type == OPTION_LIST || option->type == OPTION_WORDS ? flag_list(text)
+                                                                                    : flag_value(text));
 }
 
 error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text)

@@ -190,9 +190,8 @@ static void list_options(const json_t *method, char *list, size_t bytes)
         const json_t *value = json_object_get(method, option->name);
         if (!value || (!option->telling && json_equal(value, json_object_get(defaults, option->name))))
             continue;
-        char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        text_append(list, bytes, "%s%s %s", *list ? ", " : "", option->name,
-                    json_is_string(value) ? json_string_value(value) : shown);
+        char *shown = named_option_words(value, 0);
+        text_append(list, bytes, "%s%s %s", *list ? ", " : "", option->name, shown);
         free(shown);
     }
     json_decref(defaults);

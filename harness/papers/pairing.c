@@ -272,9 +272,7 @@ static void append_options(const struct pairing *pairing, struct curve *curve)
         bool tells = tells_apart(pairing, curve, "method", name) || is_published(pairing->file, name);
         if (said || !tells || json_equal(value, json_object_get(defaults, name)))
             continue;
-        char *text = json_is_string(value) ? strdup(json_string_value(value))
-                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        CHECK(text);
+        char *text = named_option_words(value, 0);
         text_append(curve->label, sizeof curve->label, ", %s %s", name, text);
         free(text);
     }

@@ -39,44 +39,40 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
                       missing);
 }
 
-#define PLACES 8 // combinations of device and host for weights, gradients and optimizer state
+#define OFFLOADS (OFFLOAD_TRAINER + 1)
 
-// Sets combination `number` of offload targets; returns false if it equals a lower one or the decoder refuses it.
-static bool set_places(struct trial *trial, size_t number)
+// Sets the method's offload targets; returns false if it or the decoder refuses them.
+static bool set_offload(struct trial *trial, unsigned targets)
 {
     const struct optimizer *optimizer = trial->optimizer;
     bool in_backward = optimizer && optimizer_updates_in_backward(optimizer, trial->optimizer_options);
     if (in_backward && !trial->method->by_layer && !trial->lora.rank)
         return false;
-    bool none[] = {false, in_backward || trial->train.clip > 0, !optimizer};
-    enum place *places[] = {&trial->weights_place, &trial->gradients_place, &trial->optimizer_place};
-    for (size_t i = 0; i < 3; i++) {
-        bool host = number >> i & 1;
-        if (host && (*places[i] == PLACE_HOST || none[i]))
-            return false;
-        *places[i] = host ? PLACE_HOST : *places[i];
-    }
-    return true;
+    unsigned none =
+        (in_backward || trial->train.clip > 0 ? OFFLOAD_GRADIENTS : 0) | (optimizer ? 0 : OFFLOAD_OPTIMIZER);
+    return !(targets & none) && trial_offload(trial, targets);
 }
 
-// Lists every exact method that ranks can share as requested; with host memory, with every combination of offload
-// targets. Except for options, members are borrowed from the trial. To be freed; returns their number. none: why a
-// method is excluded.
+// Lists every exact method that ranks can share as requested, with the offload targets that were asked for; if none
+// were, with host memory, with every combination of the trainer's. Except for options, members are borrowed from
+// the trial. To be freed; returns their number. none: why a method is excluded.
 static size_t list_trials(const struct trial *trial, bool host, struct trial **trials, struct status *none)
 {
     size_t count = 0;
+    unsigned asked = options_words(&trial->method->options, trial->options, "offload");
     while (methods[count])
         count++;
-    *trials = calloc(count * PLACES + 1, sizeof **trials);
+    *trials = calloc(count * OFFLOADS + 1, sizeof **trials);
     CHECK(*trials);
     count = 0;
     for (size_t i = 0; methods[i]; i++) {
-        for (size_t number = 0; methods[i]->exact && number < (host ? PLACES : 1); number++) {
+        unsigned end = !methods[i]->exact ? 0 : asked ? asked + 1 : host ? OFFLOADS : 1;
+        for (unsigned targets = asked; targets < end; targets++) {
             struct trial *next = &(*trials)[count];
             *next = *trial;
             next->method = methods[i];
             next->options = options_new(&methods[i]->options);
-            if (set_places(next, number) && ranks_fit(next, none))
+            if (set_offload(next, targets) && ranks_fit(next, none))
                 count++;
             else
                 options_free(&methods[i]->options, next->options);
@@ -100,9 +96,6 @@ static void take(struct trial *trial, const struct family *family, size_t index)
     options_free(&trial->method->options, trial->options);
     trial->method = family->trial->method;
     trial->options = family_options(family, index);
-    trial->weights_place = family->trial->weights_place;
-    trial->gradients_place = family->trial->gradients_place;
-    trial->optimizer_place = family->trial->optimizer_place;
     trial->chosen = true;
 }
 
@@ -119,7 +112,10 @@ static bool choose(struct trial *trial, const struct world *world, struct planne
         size_t family, index;
     } choice = {0};
     size_t count = list_trials(trial, limits.host_bytes > 0, &trials, &none);
-    space_open(&space, trials, count, NULL);
+    json_t *given = json_object(); // which the space does not vary
+    if (options_words(&trial->method->options, trial->options, "offload"))
+        json_object_set_new(given, "offload", json_null());
+    space_open(&space, trials, count, given);
     if (world->comm.rank == 0 && count == 0) {
         status_set(status, STATUS_UNSUPPORTED, "no exact method can be shared so: %.900s", none.message);
     } else if (world->comm.rank == 0) {
@@ -131,6 +127,7 @@ static bool choose(struct trial *trial, const struct world *world, struct planne
     if (choice.made)
         take(trial, &space.families[choice.family], choice.index);
     space_close(&space);
+    json_decref(given);
     for (size_t i = 0; i < count; i++)
         options_free(&trials[i].method->options, trials[i].options);
     free(trials);

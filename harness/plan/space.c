@@ -64,7 +64,7 @@ static void add_picks(struct space *space, const struct trial *trial, void *opti
 }
 
 // For trials of one space.
-static bool differs_in_places_alone(const struct trial *a, const struct trial *b)
+static bool differ_in_offload_alone(const struct trial *a, const struct trial *b)
 {
     return a->method == b->method && a->kv_gradient_dtype == b->kv_gradient_dtype &&
            a->kv_gradient_stochastic == b->kv_gradient_stochastic && a->quantisation == b->quantisation;
@@ -77,7 +77,7 @@ static void find_dominating(struct space *space, const struct trial *trials, siz
     CHECK(first);
     for (size_t i = 0, f = 0; i < count; i++) {
         size_t dominating = 0;
-        while (!differs_in_places_alone(&trials[dominating], &trials[i]))
+        while (!differ_in_offload_alone(&trials[dominating], &trials[i]))
             dominating++;
         for (first[i] = f; f < space->count && space->families[f].trial == &trials[i]; f++)
             space->families[f].dominating = first[dominating] + (f - first[i]);

@@ -58,7 +58,7 @@ static bool tabulate_pareto_front(const struct record *const *records, size_t co
     return label_count > 0;
 }
 
-static const char *const alike[] = {"place", "weights", "kv_gradient_dtype", NULL};
+static const char *const alike[] = {"weights", "kv_gradient_dtype", NULL};
 
 const struct figure figure_pareto_front = {
     .name = "pareto-front",
@@ -143,7 +143,7 @@ static bool tabulate_frontier(const struct record *const *records, size_t count,
     return frontier.label_count > 0;
 }
 
-static const char *const limited[] = {"limits", "place", "weights", "kv_gradient_dtype", NULL};
+static const char *const limited[] = {"limits", "weights", "kv_gradient_dtype", NULL};
 
 const struct figure figure_frontier = {
     .name = "frontier",

@@ -1,5 +1,6 @@
 // Training runs: the loss over training, a series per run and a row per evaluation, or per fortieth of the steps
 // without evaluations; objectives' metrics likewise; and the final loss against the rate.
+#include "harness/json/named_options.h"
 #include "harness/plot/figure.h"
 #include "harness/table/series.h"
 #include "harness/table/setting.h"
@@ -108,9 +109,8 @@ static void append_differences(char *label, size_t bytes, const struct record *r
         {
             if (!differs(record, part, key, records, count))
                 continue;
-            char *words = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-            CHECK(words);
-            text_append(label, bytes, ", %s %s", key, json_is_string(value) ? json_string_value(value) : words);
+            char *words = named_option_words(value, 6);
+            text_append(label, bytes, ", %s %s", key, words);
             free(words);
         }
         json_decref(told);

@@ -167,7 +167,8 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
 // Tells whether a list given for an option is an axis of the entry rather than its value.
 static bool is_axis(const struct option *option, const json_t *value)
 {
-    return json_is_array(value) && (option->type != OPTION_LIST || json_is_array(json_array_get(value, 0)));
+    return json_is_array(value) && ((option->type != OPTION_LIST && option->type != OPTION_WORDS) ||
+                                    json_is_array(json_array_get(value, 0)));
 }
 
 static bool add_entry_axis(struct entry *entry, size_t key, struct json_field field, struct status *status)

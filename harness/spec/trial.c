@@ -112,22 +112,21 @@ void trial_free(struct trial *trial)
     *trial = (struct trial){0};
 }
 
+enum place trial_place(const struct trial *trial, enum offload_target target)
+{
+    bool host = trial->options && options_words(&trial->method->options, trial->options, "offload") & target;
+    return host ? PLACE_HOST : PLACE_DEVICE;
+}
+
+bool trial_offload(struct trial *trial, unsigned targets)
+{
+    const struct option *option = option_find(&trial->method->options, "offload");
+    if (option)
+        *(unsigned *)((char *)trial->options + option->offset) = targets;
+    return option || !targets;
+}
+
 json_t *trial_chosen(const struct trial *trial)
 {
-    if (!trial->chosen)
-        return NULL;
-    json_t *made = method_json(trial->method, trial->options), *places = json_object();
-    const struct {
-        const char *of;
-        enum place place;
-    } all[] = {{"weights", trial->weights_place},
-               {"gradients", trial->gradients_place},
-               {"optimizer", trial->optimizer_place}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].place == PLACE_HOST)
-            json_object_set_new(places, all[i].of, json_string("host"));
-    if (json_object_size(places))
-        json_object_set(made, "place", places);
-    json_decref(places);
-    return made;
+    return trial->chosen ? method_json(trial->method, trial->options) : NULL;
 }

@@ -113,10 +113,8 @@ struct trial {
     void *objective_options; // the objective's own struct
     struct reference_source reference;
     struct lora lora;
-    char *adapter_folder;           // of the initial factors; NULL: random ones
-    enum quantisation quantisation; // of the layers' projections, which are then frozen
-    // Offload targets while they are unused.
-    enum place weights_place, gradients_place, optimizer_place;
+    char *adapter_folder;              // of the initial factors; NULL: random ones
+    enum quantisation quantisation;    // of the layers' projections, which are then frozen
     bool deterministic;                // equal bits in every run, at any cost
     bool tf32;                         // f32 GEMM may round its factors to TF32
     bool whole_attention;              // attention's backward may run at once instead of in blocks
@@ -163,6 +161,9 @@ struct row_range trial_sequences(const struct trial *trial, size_t replica);
 struct row_range trial_share(const struct trial *trial, size_t sequences, size_t replica);
 // Tells whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
 bool trial_plans_on(const char *device);
-// The method that auto chose, with every option, and "place" if something is offloaded. A new reference; NULL: the
-// method was given.
+// The host if the method's option offload has one of these targets.
+enum place trial_place(const struct trial *trial, enum offload_target target);
+// Sets the method's option offload; returns false if it has none and there are targets.
+bool trial_offload(struct trial *trial, unsigned targets);
+// The method that auto chose, with every option. A new reference; NULL: the method was given.
 json_t *trial_chosen(const struct trial *trial);

@@ -177,7 +177,7 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(trial_field(fields, "train.clip"), status,
                                "needs the norm of whole gradients, but the optimizer's \"sums\": \"projected\" "
                                "computes none; leave one of the two out");
-    if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
+    if (train->clip > 0 && trial_place(trial, OFFLOAD_GRADIENTS) == PLACE_HOST)
         return json_field_fail(
             trial_field(fields, "train.clip"), status,
             "needs all gradients on the device; leave it out, or \"place\": {\"gradients\": \"host\"}");
@@ -275,9 +275,9 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
     if (!optimizer_updates_in_backward(optimizer, trial->optimizer_options))
         return true;
     struct json_field when = trial_field(fields, "optimizer.when");
-    if (trial->gradients_place == PLACE_HOST)
-        return json_field_fail(when, status,
-                               "\"backward\" frees gradients within the backward pass; leave place.gradients out");
+    if (trial_place(trial, OFFLOAD_GRADIENTS) == PLACE_HOST)
+        return json_field_fail(
+            when, status, "\"backward\" frees gradients within the backward pass; leave gradients out of offload");
     if (!trial->method->by_layer && !trial->lora.rank && !trial->unsupported)
         trial->unsupported =
             text_new("method \"%s\" completes all gradients at its last chunk, so \"backward\" saves nothing; give "
@@ -311,10 +311,9 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
 {
     if (trial->train.steps && !check_train(trial, fields, status))
         return false;
-    if (trial->optimizer_place == PLACE_HOST && !trial->optimizer) {
-        return json_field_fail(trial_field(fields, "place.optimizer"), status,
-                               "requires an optimizer; give \"optimizer\", or leave it out");
-    }
+    if (trial_place(trial, OFFLOAD_OPTIMIZER) == PLACE_HOST && !trial->optimizer)
+        return json_field_fail(json_field_get(fields->method.given.entry, "offload"), status,
+                               "\"optimizer\" requires one; give \"optimizer\", or leave it out");
     if (trial->parallel.zero && trial->parallel.data * trial->parallel.sequence == 1)
         return json_field_fail(
             trial_field(fields, "parallel.zero"), status,

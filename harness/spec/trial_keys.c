@@ -34,21 +34,6 @@ static const struct trial_key measure_keys[] = {
     {MEMBER("categories", BOOL, measure.categories), .meaning = "record a step's time by category"},
     {0}};
 
-static const char *const places[] = {"device", "host", NULL};
-static const char *const on_host[] = {"host", NULL};
-
-static const struct trial_key place_keys[] = {
-    {MEMBER("weights", CHOICE, weights_place), .choices = places, .kind = "place",
-     .meaning = "place of the weights while nothing reads them", .argument = "device|host", .flag = "place_weights",
-     .tried = on_host},
-    {MEMBER("gradients", CHOICE, gradients_place), .choices = places, .kind = "place",
-     .meaning = "place of a unit's complete gradients until they are used", .argument = "device|host",
-     .flag = "place_gradients", .tried = on_host},
-    {MEMBER("optimizer", CHOICE, optimizer_place), .choices = places, .kind = "place",
-     .meaning = "place of the optimizer's state, except while a unit is updated", .argument = "device|host",
-     .flag = "place_optimizer", .tried = on_host},
-    {0}};
-
 static const struct trial_key limits_keys[] = {
     {MEMBER("memory", SIZE, memory_limit_bytes), .meaning = "memory limit of the device",
      .values = "a size such as 24GiB (or 24G, the same) or 80GB",
@@ -196,8 +181,8 @@ const struct trial_key trial_keys[] = {
      .argument = "file|random|adapter-off|DIR", .spelling = SPELLED_TEXT, .decode = decode_reference},
     {KEY("weights", OWN), .holds = HOLDS_TEXT,
      .meaning = "quantise the layers' frozen projections, in blocks of 64; needs lora", .values = "nf4 or int8",
-     .null = "all are in the dtype", .tried = (const char *const[]){"nf4", "int8", NULL}, .rounds = true,
-     .argument = "nf4|int8", .spelling = SPELLED_TEXT, .decode = decode_weights},
+     .null = "all are in the dtype", .tried = (const char *const[]){"nf4", "int8", NULL}, .argument = "nf4|int8",
+     .spelling = SPELLED_TEXT, .decode = decode_weights},
     {KEY("optimizer", OWN), .holds = HOLDS_OBJECT, .first = true,
      .meaning = "optimizer, whose state the step keeps and whose update it takes",
      .values = "a name of `longbp list optimizers`, or {name: NAME, OPTION: VALUE, ...}", .null = "none",
@@ -207,8 +192,8 @@ const struct trial_key trial_keys[] = {
      .meaning = "accumulator dtype of the gradients of keys and values",
      .values =
          "bf16, rounded to nearest, or bf16-stochastic, rounded without bias, of a model in bf16; else the default",
-     .standard = "f32, of a model in f64 f64", .tried = (const char *const[]){"bf16", NULL}, .rounds = true,
-     .argument = "DTYPE", .decode = decode_kv_gradient_dtype},
+     .standard = "f32, of a model in f64 f64", .tried = (const char *const[]){"bf16", NULL}, .argument = "DTYPE",
+     .decode = decode_kv_gradient_dtype},
     {KEY("gradient_dtype", OWN), .holds = HOLDS_TEXT, .meaning = "accumulator dtype of the weights' gradients",
      .values = "bf16 of a model in bf16, else the default", .standard = "f32, of a model in f64 f64",
      .argument = "DTYPE", .decode = decode_gradient_dtype},
@@ -250,7 +235,6 @@ const struct trial_key trial_keys[] = {
     {KEY("measure", OBJECT), .meaning = "measurements of the trial", .quiet = true, .settle = settle_measure,
      .members = measure_keys},
     {KEY("limits", OBJECT), .meaning = "limits of the trial", .quiet = true, .members = limits_keys},
-    {KEY("place", OBJECT), .meaning = "place of state that every method has", .members = place_keys},
     {KEY("host", OWN), .holds = HOLDS_OBJECT, .meaning = "place of state that is kept on the host",
      .values = "{\"folder\": PATH}: files in that folder, on the CPU alone",
      .null = "in its memory, pinned for a card", .argument = "folder=DIR", .spelling = SPELLED_OBJECT,
@@ -276,23 +260,13 @@ const struct trial_key *trial_key_named(const char *name)
     return i < trial_key_count() ? &trial_keys[i] : NULL;
 }
 
-size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX])
+size_t trial_keys_tried(const struct trial_key *tried[TRIAL_KEYS_MAX])
 {
     size_t count = 0;
-    for (const struct trial_key *key = trial_keys; key->name; key++) {
+    for (const struct trial_key *key = trial_keys; key->name; key++)
         if (key->tried)
-            tried[count++] = (struct tried_key){key, NULL};
-        for (const struct trial_key *member = key->members; member && member->name; member++)
-            if (member->tried)
-                tried[count++] = (struct tried_key){member, key};
-    }
+            tried[count++] = key;
     return count;
-}
-
-json_t *tried_key_value(struct tried_key tried, const json_t *canonical)
-{
-    return json_object_get(tried.parent ? json_object_get(canonical, tried.parent->name) : canonical,
-                           tried.key->name);
 }
 
 void trial_key_names(struct names *names, const struct trial_key *keys)

@@ -44,10 +44,9 @@ struct trial_key {
     bool quiet;           // usually equal in a whole sweep: a trial's line has it only if it varies
     bool first;           // a main flag, shown by --help
     const char *words;    // KEY_BOOL: the name of true in descriptions of settings
-    // Further values, as in flags, that a search over settings tries if none is given (`longbp advise`); NULL:
-    // none.
+    // Further values, as in flags, which change the gradient: a search over settings (`longbp advise`) tries them
+    // if it is to and none is given. NULL: none.
     const char *const *tried;
-    bool rounds; // they change the gradient: tried only if the key is named
     // The flag: its argument, NULL: only a KEY_BOOL has a flag; its name, NULL: the key's.
     const char *argument, *flag;
     enum key_spelling spelling;
@@ -70,14 +69,8 @@ size_t trial_key_count(void);
 size_t trial_key_find(const char *name);
 // NULL: unknown name.
 const struct trial_key *trial_key_named(const char *name);
-// A key with values that a search tries, and the object that contains it; NULL: the trial.
-struct tried_key {
-    const struct trial_key *key, *parent;
-};
-// Lists them in the table's order; returns their number.
-size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX]);
-// Its value in a trial's canonical JSON, borrowed.
-json_t *tried_key_value(struct tried_key tried, const json_t *canonical);
+// Lists the keys with values that a search tries, in the table's order; returns their number.
+size_t trial_keys_tried(const struct trial_key *tried[TRIAL_KEYS_MAX]);
 // Adds all names of a table that ends in a NULL name.
 void trial_key_names(struct names *names, const struct trial_key *keys);
 // " of tokens", or nothing.

@@ -19,10 +19,11 @@ static bool stages_fit(const struct trial *trial, struct status *status)
     if (trial->parallel.stage > trial->config.layers)
         return status_set(status, STATUS_UNSUPPORTED, "the model's %zu layers are too few for %zu stage ranks",
                           trial->config.layers, trial->parallel.stage);
-    if (trial->config.tied && trial->gradients_place == PLACE_HOST && !trial->lora.rank)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "place.gradients is host, but the first and the last stage add their gradients of the "
-                          "tied embedding on the devices");
+    if (trial->config.tied && trial_place(trial, OFFLOAD_GRADIENTS) == PLACE_HOST && !trial->lora.rank)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "the first and the last stage add their gradients of the tied embedding on the devices; leave "
+            "gradients out of offload");
     return true;
 }
 
@@ -31,8 +32,7 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
     const struct method *method = trial->method;
     const struct config *c = &trial->config;
     bool all_to_all = trial->parallel.exchange == EXCHANGE_ALL_TO_ALL;
-    bool by_chunk =
-        option_find(&method->options, "chunk") && options_choice(&method->options, trial->options, "offload", 0);
+    bool by_chunk = option_find(&method->options, "chunk") && trial_place(trial, ~OFFLOAD_TRAINER);
     for (size_t l = 0; l < c->layers; l++)
         if (!config_mixer(c, l)->sends)
             return status_set(status, STATUS_UNSUPPORTED,
@@ -75,11 +75,10 @@ static bool replicas_fit(const struct trial *trial, struct status *status)
                           "%s completes all gradients at its last chunk, and would gather weights for every chunk "
                           "of every layer: parallel.zero is at most %d; for more use full, checkpoint or streambp",
                           method->name, ZERO_OPTIMIZER);
-    if (trial->weights_place == PLACE_HOST || trial->gradients_place == PLACE_HOST ||
-        trial->optimizer_place == PLACE_HOST)
+    if (trial_place(trial, OFFLOAD_TRAINER) == PLACE_HOST)
         return status_set(status, STATUS_UNSUPPORTED,
                           "ranks of data or sequence keep weights, gradients and state on their devices: leave "
-                          "\"place\" out, and use a higher parallel.zero");
+                          "them out of offload, and use a higher parallel.zero");
     if (trial->optimizer && !trial->optimizer->by_element)
         return status_set(status, STATUS_UNSUPPORTED,
                           "%s updates whole matrices, but ranks of data or sequence split them by elements; use "

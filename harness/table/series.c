@@ -124,15 +124,12 @@ static int compare_records(const struct record *a, const struct record *b, const
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
     const char *comma = *series->label ? ", " : "";
-    if (json_is_string(value)) {
-        text_append(series->label, sizeof series->label, "%s%s %s", comma, key, json_string_value(value));
-    } else if (strcmp(key, "chunk") == 0 && json_integer_value(value) == 0) {
+    if (strcmp(key, "chunk") == 0 && json_is_integer(value) && json_integer_value(value) == 0) {
         text_append(series->label, sizeof series->label, "%swhole context", comma);
     } else if (strcmp(key, "budget") == 0 && json_integer_value(value) == 0 && json_is_integer(value)) {
         text_append(series->label, sizeof series->label, "%sfixed chunks", comma);
     } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-        CHECK(text);
+        char *text = named_option_words(value, 6);
         text_append(series->label, sizeof series->label, "%s%s %s", comma, key, text);
         free(text);
     }

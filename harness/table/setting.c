@@ -99,9 +99,8 @@ static void append_named(char *text, size_t bytes, const json_t *value, const st
     json_object_foreach((json_t *)value, key, option)
     {
         if (!json_equal(option, json_object_get(defaults, key))) {
-            char *words = json_dumps(option, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-            bool quoted = json_is_string(option);
-            text_append(text, bytes, " %s=%s", key, quoted ? json_string_value(option) : words);
+            char *words = named_option_words(option, 6);
+            text_append(text, bytes, " %s=%s", key, words);
             free(words);
         }
     }
@@ -179,19 +178,6 @@ static void append_text(char *text, size_t bytes, const json_t *value)
     text_append(text, bytes, "%s", name_of(value));
 }
 
-// "weights + optimizer on the host"
-static void append_place(char *text, size_t bytes, const json_t *places)
-{
-    const char *kept;
-    json_t *place;
-    json_object_foreach((json_t *)places, kept, place)
-    {
-        if (strcmp(name_of(place), "host") == 0)
-            text_append(text, bytes, "%s%s", *text ? " + " : "", kept);
-    }
-    text_append(text, bytes, "%s", *text ? " on the host" : "");
-}
-
 // "8 data ranks, zero 2"
 static void append_ranks(char *text, size_t bytes, const json_t *parallel)
 {
@@ -248,7 +234,6 @@ static const struct wording {
               {.key = "dtype", .append = append_text, .whole = true},
               {.key = "kv_gradient_dtype", .append = append_kv_gradient},
               {.key = "gradient_dtype", .append = append_gradient},
-              {.key = "place", .append = append_place, .whole = true},
               {.key = "parallel", .append = append_ranks, .whole = true},
               {.key = "train", .append = append_train, .told = "steps"},
               {0}},

@@ -127,6 +127,10 @@ static const char *const others[][2] = {
     {"least ratio", "min ratio"},
     {"greatest ratio", "max ratio"},
     {"ratio of greatest", "ratio of max"},
+    {"place_weights", "offload"},
+    {"place_gradients", "offload"},
+    {"place_optimizer", "offload"},
+    {"inputs+gradient", "input_gradients"},
     {"yardstick_s", "reference_kernel_s"},
 };
 

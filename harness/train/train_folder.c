@@ -53,11 +53,8 @@ static json_t *train_settings(const struct trial *trial)
     CHECK(settings);
     for (size_t i = 0; free_to_change[i]; i++)
         json_object_del(settings, free_to_change[i]);
-    json_t *chosen = trial_chosen(trial);
     json_object_set_new(settings, "method",
                         method_json(trial->method, trial->options)); // with auto, the chosen one
-    json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
-    json_decref(chosen);
     json_object_set_new(settings, "data_bytes", bytes_of(trial->data.path));
     json_object_set_new(settings, "evaluate_bytes", bytes_of(trial->train.evaluate.path));
     set_hash(settings, "model_hash", model_hash(trial));

@@ -35,8 +35,8 @@ int reference_store_open(void)
 // Everything that a reference depends on: the trial without the method and the measurement.
 static XXH128_hash_t setting_of(const struct trial *trial)
 {
-    static const char *const others[] = {"method", "measure",   "limits",  "place",
-                                         "host",   "optimizer", "profile", "interconnect"};
+    static const char *const others[] = {"method",    "measure", "limits",      "host",
+                                         "optimizer", "profile", "interconnect"};
     json_t *setting = json_loads(trial->canonical, 0, NULL);
     CHECK(setting);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -41,6 +41,7 @@ void *options_new(const struct option_table *table)
             *(int *)value = (int)option->initial;
             break;
         case OPTION_LIST:
+        case OPTION_WORDS:
             break; // empty
         }
     }
@@ -108,6 +109,27 @@ int options_choice(const struct option_table *table, const void *options, const 
     return choice ? *(const int *)((const char *)options + option->offset) : otherwise;
 }
 
+unsigned options_words(const struct option_table *table, const void *options, const char *name)
+{
+    const struct option *option = option_find(table, name);
+    bool words = option && option->type == OPTION_WORDS;
+    return words ? *(const unsigned *)((const char *)options + option->offset) : 0;
+}
+
+// The number of the choices if none is the word.
+static size_t choice_find(const struct option *option, const char *word, size_t bytes)
+{
+    size_t i = 0;
+    while (option->choices[i] && (strncmp(option->choices[i], word, bytes) || option->choices[i][bytes]))
+        i++;
+    return i;
+}
+
+bool option_offers(const struct option *option, const char *word)
+{
+    return option && option->choices && option->choices[choice_find(option, word, strlen(word))];
+}
+
 static bool is_within(const struct option *option, double value)
 {
     return value >= option->minimum && value <= option->maximum;
@@ -128,6 +150,19 @@ static bool set_list(const struct option *option, struct index_list *list, const
     return true;
 }
 
+static bool set_words(const struct option *option, unsigned *words, const char *value)
+{
+    *words = 0;
+    while (*value && strcmp(value, "none") != 0) {
+        size_t bytes = strcspn(value, ","), i = choice_find(option, value, bytes);
+        if (!option->choices[i] || *words >> i & 1)
+            return false;
+        *words |= 1U << i;
+        value += bytes + (value[bytes] == ',');
+    }
+    return true;
+}
+
 bool options_set(const struct option_table *table, void *options, const char *name, const char *value)
 {
     const struct option *option = option_find(table, name);
@@ -143,15 +178,12 @@ bool options_set(const struct option_table *table, void *options, const char *na
         *(double *)place = strtod(value, &end);
         return *value && !*end && is_within(option, *(double *)place);
     case OPTION_CHOICE:
-        for (int i = 0; option->choices[i]; i++) {
-            if (strcmp(option->choices[i], value) == 0) {
-                *(int *)place = i;
-                return true;
-            }
-        }
-        return false;
+        *(int *)place = (int)choice_find(option, value, strlen(value));
+        return option->choices[*(int *)place];
     case OPTION_LIST:
         return set_list(option, place, value);
+    case OPTION_WORDS:
+        return set_words(option, place, value);
     }
     return false;
 }

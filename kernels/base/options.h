@@ -5,22 +5,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum option_type { OPTION_COUNT, OPTION_NUMBER, OPTION_CHOICE, OPTION_LIST };
+enum option_type { OPTION_COUNT, OPTION_NUMBER, OPTION_CHOICE, OPTION_LIST, OPTION_WORDS };
 
 struct option {
     const char *name;
     enum option_type type;
-    size_t offset;              // of the member in the owner's struct: size_t, double, int, struct index_list
-    double minimum, maximum;    // OPTION_COUNT, OPTION_NUMBER, and of an OPTION_LIST's items
-    double initial;             // default; for OPTION_CHOICE the index; a list's is empty
-    double card_rows;           // OPTION_COUNT of tokens: the default on a card fills this many rows; 0: `initial`
-    const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
-    const char *help;           // one line, with the unit
-    bool tokens;                // OPTION_COUNT: of tokens, and may be given as 32K or 1M
-    bool share;                 // OPTION_COUNT: may be a share of the total, "25%"
-    bool draws;                 // the number of drawn chunks, which figures show estimates against
-    bool telling;               // determines memory and computation: lines and labels show its default, too
-    bool unsaid;                // omitted from ids and records at its default, because older records lack it
+    size_t offset; // of the member in the owner's struct: size_t, double, int, struct index_list, unsigned
+    double minimum, maximum; // OPTION_COUNT, OPTION_NUMBER, and of an OPTION_LIST's items
+    double initial;          // default; for OPTION_CHOICE the index; lists and words have none
+    double card_rows;        // OPTION_COUNT of tokens: the default on a card fills this many rows; 0: `initial`
+    const char *const
+        *choices;     // OPTION_CHOICE: names in the order of the enum, ending in NULL; OPTION_WORDS: of bits
+    const char *help; // one line, with the unit
+    bool tokens;      // OPTION_COUNT: of tokens, and may be given as 32K or 1M
+    bool share;       // OPTION_COUNT: may be a share of the total, "25%"
+    bool draws;       // the number of drawn chunks, which figures show estimates against
+    bool telling;     // determines memory and computation: lines and labels show its default, too
+    bool unsaid;      // omitted from ids and records at its default, because older records lack it
     // Candidates of a search over methods: sets the value to candidate `index` for a model of this many layers and
     // this context; false: no such candidate. NULL: the search leaves the option alone.
     bool (*nth)(const struct option *option, void *value, size_t index, size_t layers, size_t context);
@@ -69,6 +70,10 @@ size_t options_count(const struct option_table *table, const void *options, cons
 double options_number(const struct option_table *table, const void *options, const char *name, double otherwise);
 // Index of an OPTION_CHOICE; `otherwise` if the table has no such option.
 int options_choice(const struct option_table *table, const void *options, const char *name, int otherwise);
-// Sets a value written as on the command line: "128", "0.5", "all", "1,3". Returns false if there is no such option
-// or the value is invalid; the option is then undefined.
+// Bits of an OPTION_WORDS; 0 if the table has no such option.
+unsigned options_words(const struct option_table *table, const void *options, const char *name);
+// Tells whether the option is one of choices or words and has this one; NULL: no.
+bool option_offers(const struct option *option, const char *word);
+// Sets a value written as on the command line: "128", "0.5", "all", "1,3", "inputs,weights". Returns false if there
+// is no such option or the value is invalid; the option is then undefined.
 bool options_set(const struct option_table *table, void *options, const char *name, const char *value);

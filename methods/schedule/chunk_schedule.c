@@ -150,7 +150,7 @@ static void kv_open(struct state *state, struct segment segment, size_t count)
 {
     const struct chunk_options *options = state->step->options;
     kv_store_open(&state->kv, state->step->model, segment.first, segment.end,
-                  options->offload == CHUNK_OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
+                  options->offload & OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
                   size_of(state, tokens_of(state->schedule, count)));
 }
 
@@ -496,7 +496,7 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
     double others = cost_input(model) * sampled + (model->lowest_trained > 0 ? cost_hidden(model) * reached : 0);
     double *layers = calloc(model->config.layers, sizeof *layers), buffer = 0;
     CHECK(layers);
-    bool offload = options->offload == CHUNK_OFFLOAD_KV;
+    bool offload = options->offload & OFFLOAD_KV;
     for (size_t l = 0; l < model->config.layers; l++) {
         double gradient = cost_carry_gradient(model, l),
                near = cost_carry(model, l, options->chunk) * reached + (schedule->whole ? gradient : 0);

@@ -2,7 +2,6 @@
 // right to left.
 #pragma once
 #include "kernels/layers/kv_store.h"
-#include "methods/schedule/offload.h"
 #include "methods/schedule/segments.h"
 #include "methods/schedule/step.h"
 
@@ -14,7 +13,7 @@ struct chunk_options {
     enum keep keep;
     enum inner inner;
     struct segment_options segments;
-    enum chunk_offload offload;
+    unsigned offload;
 };
 
 #define OPTION_INNER(options)                                                                                      \

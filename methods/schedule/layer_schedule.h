@@ -10,7 +10,6 @@
 #include "kernels/layers/forward.h"
 #include "kernels/offload/stream.h"
 #include "methods/schedule/chunks.h"
-#include "methods/schedule/offload.h"
 #include "methods/schedule/segments.h"
 #include "methods/schedule/step.h"
 

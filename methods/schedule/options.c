@@ -15,6 +15,17 @@ bool option_nth_choice(const struct option *option, void *value, size_t index, s
     return true;
 }
 
+bool option_nth_offload(const struct option *option, void *value, size_t index, size_t layers, size_t context)
+{
+    (void)layers, (void)context;
+    unsigned *words = value, own = ((1U << index) - 1) * (OFFLOAD_TRAINER + 1);
+    size_t count = 0;
+    while (option->choices[count])
+        count++;
+    *words = (*words & OFFLOAD_TRAINER) | own;
+    return !(own >> count);
+}
+
 bool option_nth_chunk(const struct option *option, void *value, size_t index, size_t layers, size_t context)
 {
     (void)option, (void)layers;

@@ -49,7 +49,7 @@ static void a_fault_ends_the_wait_for_memory(void **state)
 {
     struct scratch *scratch = *state;
     assert_int_equal(run_method(scratch, "NCCL_FAULT=0:1 EMULATED_PINNED_BYTES=0",
-                                "{\"name\": \"checkpoint\", \"offload\": \"inputs\"}"),
+                                "{\"name\": \"checkpoint\", \"offload\": [\"inputs\"]}"),
                      1);
     assert_says(scratch, "r.jsonl", "\"status\":\"failed\"");
     assert_says(scratch, "r.jsonl", "rank 0 of 2: NCCL: unhandled system error: a link was cut");

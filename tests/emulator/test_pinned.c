@@ -56,11 +56,10 @@ static void pinned_memory_may_be_refused(void **state)
 
 // Keys and options that offload tensors to the host, of methods and of training.
 static const char *const kept[] = {
-    "'method': {'name': 'checkpoint', 'offload': 'inputs'}",
-    "'method': {'name': 'streambp', 'chunk': 16, 'offload': 'inputs+gradient'}",
-    "'method': {'name': 'seco', 'chunk': 16, 'segments': 2, 'offload': 'kv'}",
-    ("'method': 'full', 'optimizer': 'adamw', "
-     "'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"),
+    "'method': {'name': 'checkpoint', 'offload': ['inputs']}",
+    "'method': {'name': 'streambp', 'chunk': 16, 'offload': ['inputs', 'input_gradients']}",
+    "'method': {'name': 'seco', 'chunk': 16, 'segments': 2, 'offload': ['kv']}",
+    "'method': {'name': 'full', 'offload': ['weights', 'gradients', 'optimizer']}, 'optimizer': 'adamw'",
 };
 
 // The record of a trial of these bytes of pinned memory.

@@ -84,7 +84,7 @@ static const struct setting {
     const char *method, *options;
     enum queue not_of, not_for; // the wait that changes no gradient
 } settings[] = {{"checkpoint", "offload=inputs", QUEUE_IN, QUEUE_OUT},
-                {"streambp", "chunk=4 segment_starts=0,1,3 offload=inputs+gradient", 0, 0},
+                {"streambp", "chunk=4 segment_starts=0,1,3 offload=inputs,input_gradients", 0, 0},
                 {"seco", "chunk=4 segments=2 offload=kv", QUEUE_COMPUTE, QUEUE_OUT}};
 #define SETTINGS (sizeof settings / sizeof *settings)
 
