@@ -159,6 +159,13 @@ static bool check(const void *given, const struct config *config, size_t context
                               options->drawn_chunks.items[j], context, options->common.chunk, count - 1);
         }
     }
+    for (size_t l = 0; l < config->layers; l++)
+        if (config_mixer(config, l)->whole) {
+            return status_set(status, STATUS_UNSUPPORTED,
+                              "spaco takes no layers of %s (layer %zu): the gradient of their state does not pass "
+                              "chunks that are not drawn; use seco",
+                              config_mixer(config, l)->kind.name, l);
+        }
     return segments_check(&options->common.segments, config->layers, status);
 }
 

@@ -113,6 +113,17 @@ static void make_exaone4(struct config *c)
     config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
 }
 
+void fixture_set_delta(struct config *config, unsigned layers)
+{
+    size_t mixer = 0;
+    while (strcmp(mixers[mixer]->kind.name, "delta") != 0)
+        mixer++;
+    config->kinds[2] = (struct layer_kind){
+        .mixer = mixer, .heads = 4, .kv_heads = 2, .head_dim = 12, .value_dim = 10, .gate_epsilon = 1e-6};
+    for (size_t l = 0; l < config->layers; l++)
+        config->kind_of[l] = layers >> l & 1 ? 2 : config->kind_of[l];
+}
+
 const char *fixture_choose_family(struct fixture *f, size_t index)
 {
     static const struct {

@@ -42,6 +42,8 @@ struct fixture {
 struct fixture fixture_default(void);
 // Gives a uniform config's layers this window, but those whose bit of `full_layers` is set; 0: none.
 void fixture_set_windows(struct config *config, size_t window, size_t full_layers);
+// Makes the layers whose bit is set ones of Gated DeltaNet.
+void fixture_set_delta(struct config *config, unsigned layers);
 // Gives it the norms, activation, scales and windows of number `index` of the families whose layers are not
 // Llama's; the family's name, or NULL: there is no such number.
 const char *fixture_choose_family(struct fixture *fixture, size_t index);

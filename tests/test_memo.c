@@ -134,6 +134,10 @@ static void what_is_remembered_costs_the_same(void **state)
     fixture_set_optimizer(&f, optimizer_find("bread-sgd"), "expand=all"); // the lowest layer's like those above it
     compare_all(&f);
     f = fixture_default();
+    fixture_set_delta(&f.config, 5);
+    for (; f.document < 10; f.document += 9)
+        compare_all(&f);
+    f = fixture_default();
     for (size_t i = 0; fixture_choose_family(&f, i); i++) {
         compare_all(&f);
         f = fixture_default();

@@ -123,6 +123,8 @@ bool adapter_read(const char *folder, const struct config *config, struct lora *
 static struct lora_factors own_factors(const struct config *config, const struct lora *lora, size_t layer,
                                        size_t target)
 {
+    if (!config_has_target(config, layer, 1u << target))
+        return (struct lora_factors){0};
     struct lora_factors own = lora_factors_of(lora, layer, 1u << target);
     unsigned parts = 1u << target == LORA_QKV       ? LORA_Q | LORA_K | LORA_V
                      : 1u << target == LORA_GATE_UP ? LORA_GATE | LORA_UP
@@ -157,18 +159,22 @@ static void describe_factors(const struct description *d, const char *name, stru
         json_object_set_new(d->alphas, name, json_real(factors.alpha));
 }
 
-// Uses the short name if all layers have the same values and the model is no part of a larger one, whose other
-// parts have projections of the same names; otherwise lists each layer.
+// Uses the short name if all layers with the module have the same values and the model is no part of a larger one,
+// whose other parts have projections of the same names; otherwise lists each layer.
 static void describe_target(const struct description *d, size_t target)
 {
     bool outside = 1u << target & (LORA_EMBEDDING | LORA_HEAD), same = !d->config->submodule;
     size_t layers = outside ? 1 : d->config->layers;
-    struct lora_factors first = own_factors(d->config, d->lora, 0, target);
-    for (size_t l = 1; l < layers; l++) {
+    size_t lowest = 0;
+    while (lowest + 1 < layers && !config_has_target(d->config, lowest, 1u << target))
+        lowest++;
+    struct lora_factors first = own_factors(d->config, d->lora, lowest, target);
+    for (size_t l = lowest + 1; l < layers; l++) {
         struct lora_factors other = own_factors(d->config, d->lora, l, target);
-        same &= other.rank == first.rank && other.alpha == first.alpha;
+        bool has = config_has_target(d->config, l, 1u << target);
+        same &= !has || (other.rank == first.rank && other.alpha == first.alpha);
     }
-    for (size_t l = 0; l < (same ? 1 : layers); l++) {
+    for (size_t l = lowest; l < (same ? lowest + 1 : layers); l++) {
         char name[64], whole[96];
         struct lora_factors factors = own_factors(d->config, d->lora, l, target);
         lora_module_name(name, sizeof name, l, target);

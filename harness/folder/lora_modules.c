@@ -628,7 +628,7 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
     for (size_t l = 0; l < c->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
             char own[NAME_BYTES], key[NAME_BYTES], weight[NAME_BYTES + sizeof ".weight"];
-            if (l > 0 && is_outside(i))
+            if ((l > 0 && is_outside(i)) || !config_has_target(c, l, 1u << i))
                 continue;
             lora_module_name(own, sizeof own, l, i);
             whole_name(c, l, i, key);
@@ -695,7 +695,7 @@ static void simplify(const struct config *c, struct lora *lora)
     for (size_t l = 0; l < c->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
             struct lora_factors own = lora->table[l * LORA_TARGETS + i];
-            bool has = lora->targets >> i & 1 && (l == 0 || !is_outside(i));
+            bool has = lora->targets >> i & 1 && (l == 0 || !is_outside(i)) && config_has_target(c, l, 1u << i);
             uniform &= has ? own.rank == lora->rank && own.alpha == lora->alpha : own.rank == 0;
         }
     if (uniform) {

@@ -137,7 +137,7 @@ static double states_flops(const struct delta_shape *s, size_t value_dim)
     return s->heads * ((squares - tokens) * (k + v) + 4 * tokens * k * v);
 }
 
-static double forward_flops(const struct delta_shape *s)
+double delta_forward_flops(const struct delta_shape *s)
 {
     double tokens = (double)s->run.tokens * s->run.batch, k = s->key_dim, v = s->value_dim;
     return s->heads * (2 * block_squares(&s->run) * (k + v) + 6 * tokens * k * v);
@@ -145,7 +145,7 @@ static double forward_flops(const struct delta_shape *s)
 
 static double backward_flops(const struct delta_shape *s)
 {
-    return 2 * forward_flops(s) + states_flops(s, s->value_dim) +
+    return 2 * delta_forward_flops(s) + states_flops(s, s->value_dim) +
            2.0 * s->heads * s->key_dim * block_squares(&s->run);
 }
 
@@ -202,7 +202,7 @@ static void forward_part(struct device *device, const struct delta_shape *part, 
     double moved = bytes(qkv) - (double)tensor_bytes(not_read) + bytes(o) + 2 * bytes(state) + bytes(base) +
                    2 * bytes(decay) + document_bytes(&part->run);
     if (begin(device, operation(WORK_DELTA_FORWARD, "delta_rule_forward"),
-              o.data ? forward_flops(part) : states_flops(part, part->value_dim), moved)) {
+              o.data ? delta_forward_flops(part) : states_flops(part, part->value_dim), moved)) {
         device->ops->delta_rule_forward(device, *part, o, state, base, qkv, decay, beta);
         range_pop(device);
     }

@@ -25,6 +25,8 @@ void op_download(struct device *device, void *dst, struct tensor t);
 DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION)
 OPERATION(low_rank)
 #undef OPERATION
+// FLOPs of delta_rule_forward of a run, with o.
+double delta_forward_flops(const struct delta_shape *shape);
 // Both allocate their workspace in the arena and release it.
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
                            bool accumulate, const struct key_segment *segments, size_t segment_count,

@@ -104,21 +104,25 @@ void kv_project_backward(struct model *model, const struct batch *batch, size_t 
     range_pop(model->device);
 }
 
-// Rows of what the mixer's last projection reads: the first output, or in scratch its product with the gate.
-static struct tensor output_rows(struct model *model, const struct kept *kept, struct tensor scratch, size_t row,
-                                 size_t rows)
+// Rows of what the mixer's last projection reads: the first output, or in scratch what the mixer makes of it, or
+// its product with the gate.
+static struct tensor output_rows(struct model *model, size_t layer, const struct kept *kept, struct tensor scratch,
+                                 struct blocks b)
 {
-    struct tensor o = tensor_rows(kept->own[0], row, rows);
-    if (!kept->gate.data)
+    const struct mixer *mixer = mixer_of(model, layer);
+    struct tensor o = tensor_rows(kept->own[0], b.row, b.count);
+    if (!scratch.data)
         return o;
-    scratch = tensor_rows(scratch, 0, rows);
-    op_gate_forward(model->device, scratch, o, tensor_rows(kept->gate, row, rows));
+    scratch = tensor_rows(scratch, 0, b.count);
+    if (mixer->output)
+        return mixer->output(model, layer, kept, b.row, scratch);
+    op_gate_forward(model->device, scratch, o, tensor_rows(kept->gate, b.row, b.count));
     return scratch;
 }
 
-static struct tensor gated_scratch(struct model *model, const struct kept *kept, size_t rows)
+static bool makes_output(struct model *model, size_t layer, const struct kept *kept)
 {
-    return kept->gate.data ? scratch(model, rows, kept->own[0].cols) : tensor_none();
+    return kept->gate.data || mixer_of(model, layer)->output;
 }
 
 // x_mid, which may be x.
@@ -128,13 +132,14 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
     struct device *device = model->device;
     const struct block *block = &model->layers[layer].mixer;
     struct kept *kept = &a->mixer;
-    if (!block->out_norm && !kept->gate.data) {
+    bool makes = makes_output(model, layer, kept);
+    if (!block->out_norm && !makes) {
         block_output(model, block, kept, 0, tensor_none(), x_mid, x, kept->own[0]);
         return;
     }
     size_t n = x.rows, max = block_rows(model, layer, n);
     struct tensor normed = block->out_norm ? scratch(model, max, x.cols) : tensor_none();
-    struct tensor gated = gated_scratch(model, kept, max);
+    struct tensor made = makes ? scratch(model, max, kept->own[0].cols) : tensor_none();
     if (block->out_norm && x_mid.data != x.data)
         op_copy(device, x_mid, x);
     if (keeping)
@@ -143,9 +148,9 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
         struct tensor y = tensor_rows(x_mid, b.row, b.count);
         block_output(model, block, kept, b.row, tensor_rows(normed, 0, b.count), y,
                      block->out_norm ? y : tensor_rows(x, b.row, b.count),
-                     output_rows(model, kept, gated, b.row, b.count));
+                     output_rows(model, layer, kept, made, b));
     }
-    tensor_free(device, &gated);
+    tensor_free(device, &made);
     tensor_free(device, &normed);
 }
 
@@ -237,24 +242,25 @@ static void output_backward(struct model *model, size_t layer, struct tensor gra
     struct device *device = model->device;
     const struct block *block = &model->layers[layer].mixer;
     struct kept *kept = &a->mixer;
-    if (!block->out_norm && !kept->gate.data) {
+    bool makes = makes_output(model, layer, kept) && (kept->gate.data || projection_trains(block->out));
+    if (!block->out_norm && !makes) {
         projection_backward(model, block->out, grad_output, grad, kept->own[0]);
         return;
     }
     size_t n = grad.rows, max = block_rows(model, layer, n);
     struct tensor grad_out = block->out_norm ? scratch(model, max, grad.cols) : tensor_none();
-    struct tensor gated = gated_scratch(model, kept, max);
+    struct tensor made = makes ? scratch(model, max, grad_output.cols) : tensor_none();
     for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
-        struct tensor made =
+        struct tensor grad_rows =
             block_output_gradient(model, block, kept, b.row, grad_out, tensor_rows(grad, b.row, b.count));
         struct tensor of_rows = tensor_rows(grad_output, b.row, b.count);
-        projection_backward(model, block->out, of_rows, made, output_rows(model, kept, gated, b.row, b.count));
+        projection_backward(model, block->out, of_rows, grad_rows, output_rows(model, layer, kept, made, b));
         if (kept->gate.data) {
             op_gate_backward(device, of_rows, tensor_rows(kept->gate, b.row, b.count), of_rows,
                              tensor_rows(kept->own[0], b.row, b.count));
         }
     }
-    tensor_free(device, &gated);
+    tensor_free(device, &made);
     tensor_free(device, &grad_out);
     tensor_free(device, &kept->out);
 }

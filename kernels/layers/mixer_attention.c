@@ -8,15 +8,16 @@
 
 enum { Q, K, V, QKV, Q_NORM, K_NORM, SINKS, O };
 
-static const struct block_parameter parameters[] = {[Q] = {"self_attn.q_proj", LORA_Q},
-                                                    [K] = {"self_attn.k_proj", LORA_K},
-                                                    [V] = {"self_attn.v_proj", LORA_V},
-                                                    [QKV] = {"self_attn.qkv_proj", LORA_QKV, .joins = 3},
-                                                    [Q_NORM] = {"self_attn.q_norm"},
-                                                    [K_NORM] = {"self_attn.k_norm"},
-                                                    [SINKS] = {"self_attn.sinks", .bare = true},
-                                                    [O] = {"self_attn.o_proj", LORA_O},
-                                                    {0}};
+static const struct block_parameter parameters[] = {
+    [Q] = {"self_attn.q_proj", LORA_Q},
+    [K] = {"self_attn.k_proj", LORA_K},
+    [V] = {"self_attn.v_proj", LORA_V},
+    [QKV] = {"self_attn.qkv_proj", LORA_QKV, .joins = 3},
+    [Q_NORM] = {"self_attn.q_norm"},
+    [K_NORM] = {"self_attn.k_norm"},
+    [SINKS] = {"self_attn.sinks", .form = FORM_VECTOR, .deviation = 1},
+    [O] = {"self_attn.o_proj", LORA_O},
+    {0}};
 
 static const struct layer_kind *kind_of(const struct model *model, size_t layer)
 {

@@ -20,6 +20,11 @@ void projection_backward_input(struct model *model, const struct projection *p, 
 // Gradients of the weights += what grad_y and x give; nothing for what is frozen.
 void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
                                  struct tensor *grad_u, struct tensor x);
+// Whether that reads x.
+static inline bool projection_trains(const struct projection *p)
+{
+    return p->weight->grad.data || (p->lora_a && p->lora_a->grad.data);
+}
 // Both, the weights first: grad_x may be x.
 void projection_backward(struct model *model, const struct projection *p, struct tensor grad_x,
                          struct tensor grad_y, struct tensor x);

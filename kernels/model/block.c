@@ -20,6 +20,22 @@ static size_t block_parameters(const struct config *c, size_t layer, const struc
     return count;
 }
 
+static bool has_target(const struct config *c, size_t layer, const struct block_kind *kind, enum lora_target target)
+{
+    bool found = false;
+    for (size_t i = 0; kind->parameters[i].name && !found; i++) {
+        const struct block_parameter *p = &kind->parameters[i];
+        found = p->target == target && (p->joins || kind->shape(c, layer, i).out > 0);
+    }
+    return found;
+}
+
+bool config_has_target(const struct config *c, size_t layer, enum lora_target target)
+{
+    return target & (LORA_EMBEDDING | LORA_HEAD) || has_target(c, layer, &config_mixer(c, layer)->kind, target) ||
+           has_target(c, layer, &config_mlp(c, layer)->kind, target);
+}
+
 size_t config_parameters(const struct config *c)
 {
     size_t count = c->width + c->vocab * c->width * (c->tied ? 1 : 2);

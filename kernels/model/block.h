@@ -6,14 +6,19 @@
 
 #define BLOCK_PARAMETERS 10
 
+// Form of a module's weight: a projection [out, in], or with in 0 a norm's gain [1, out]; a gain whatever the
+// model's offset; a vector [1, out], under the module's name alone; a filter for each channel, [out, taps] here and
+// [out, 1, taps] in files, which no product takes.
+enum block_form { FORM_MODULE, FORM_GAIN, FORM_VECTOR, FORM_FILTER };
 // A module of each layer of the kind, with its weight and perhaps a bias.
 struct block_parameter {
     const char *name;        // Hugging Face's, within a layer: "self_attn.q_proj"; NULL: the table ends
     enum lora_target target; // 0: LoRA is not put on it
-    bool bare;               // files name it so, without ".weight"
     size_t joins;            // above 0: only LoRA factors, shared by this many projections before it (fused files)
+    enum block_form form;
+    double mean, deviation; // of a vector's random values
 };
-// out 0: models of this configuration have no such module; in 0: a gain [1, out]; else a projection [out, in].
+// out 0: models of this configuration have no such module.
 struct block_shape {
     size_t out, in;
     bool bias;
@@ -53,8 +58,12 @@ struct block_kind {
 struct mixer {
     struct block_kind kind;
     struct carry_shape (*carry)(const struct model *model, size_t layer);
-    // Shape of the outputs, [n, ..] each; the block's last projection reads the first one.
+    // Shape of the outputs, [n, ..] each; the block's last projection reads the first one, or
     struct pair_shape (*outputs)(const struct model *model, size_t layer);
+    // what this makes of it and of what is kept, rows from `row` on: in made, as wide as the first output, or where
+    // it is kept. NULL: reads the first output.
+    struct tensor (*output)(struct model *model, size_t layer, const struct kept *kept, size_t row,
+                            struct tensor made);
 
     // Writes the chunk's part of the layer's carry. ahead: also makes what `forward` reads of the same pass over x.
     void (*project)(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how,
@@ -69,6 +78,8 @@ struct mixer {
     void (*backward)(struct cell_at at, const struct activations *a, struct carry carry,
                      const struct carry_segment *segments, size_t count, struct tensor grad_output,
                      struct tensor grad);
+
+    bool whole; // no chunk can be left out on the way back: the state's gradient would not pass it (spaco)
 
     // For ranks that share the tokens of a sequence (NULL: unsupported): whether ranks communicate while cells
     // run; and the rest of `backward`, from the gradient of the chunk's own carry.
@@ -96,5 +107,7 @@ extern const struct mixer *const mixers[];
 extern const struct mlp *const mlps[];
 const struct mixer *config_mixer(const struct config *config, size_t layer);
 const struct mlp *config_mlp(const struct config *config, size_t layer);
+// Whether the layer has the module; those that files may join with others count, and what is no layer's.
+bool config_has_target(const struct config *config, size_t layer, enum lora_target target);
 // Number of weights.
 size_t config_parameters(const struct config *config);

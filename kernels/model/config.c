@@ -218,6 +218,14 @@ static bool check_scaling(const struct rope_scaling *r, struct status *status)
                       "beta_slow < beta_fast) and an original_context above 0");
 }
 
+static bool check_delta(const struct layer_kind *kind, struct status *status)
+{
+    return check_size("head_dim of Gated DeltaNet", kind->head_dim, DELTA_DIM_MAX, status) &&
+           check_size("value_dim", kind->value_dim, DELTA_DIM_MAX, status) &&
+           check_number("beta_scale", kind->beta_scale, false, status) &&
+           check_number("gate_epsilon", kind->gate_epsilon, true, status);
+}
+
 static bool check_kind(const struct layer_kind *kind, struct status *status)
 {
     if (!check_size("heads", kind->heads, MAX_SIZE, status) ||
@@ -228,6 +236,8 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           kind->heads, kind->kv_heads);
     }
+    if (kind->value_dim > 0)
+        return check_delta(kind, status);
     if (kind->head_dim % 2 || kind->head_dim > 512) {
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
                           kind->head_dim);

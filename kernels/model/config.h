@@ -24,8 +24,10 @@ extern const char *const rope_names[]; // ending in NULL
 // What layers of one kind share, and those of different kinds may have different.
 struct layer_kind {
     size_t mixer, mlp; // numbers in mixers[] and mlps[] (block.h)
+    // Of Gated DeltaNet values have heads of value_dim, queries and keys kv_heads of head_dim.
     size_t heads, kv_heads, head_dim;
-    size_t window; // a query sees this many keys, the last its own; 0: all before it
+    size_t value_dim; // 0: attention
+    size_t window;    // a query sees this many keys, the last its own; 0: all before it
     enum rope_pairs rope;
     size_t rotary; // the first numbers of a head, which turn; 0: all
     double rope_theta;
@@ -34,6 +36,8 @@ struct layer_kind {
     double cap;         // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
     bool sinks;         // gpt-oss: a sink of each head in the softmax, self_attn.sinks
     bool gated;         // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
+    // Of Gated DeltaNet: the factor of beta, which is between 0 and that (0: 1), and the epsilon of the gated norm.
+    double beta_scale, gate_epsilon;
 };
 #define CONFIG_KINDS       4
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0

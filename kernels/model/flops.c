@@ -23,7 +23,7 @@ static struct lora_work lora_work(const struct config *c, const struct lora *lor
         size_t unit = unit_of(&model, p);
         lowest = unit < lowest ? unit : lowest;
         bool looked_up = p == model.embedding ? model.head != p : p->transposed; // no product
-        if (!p->vector && !looked_up)
+        if (!p->vector && !p->filter && !looked_up)
             *(p->saved ? &work.saved : &work.factors) += (double)p->size;
     }
     model_close(&model);
@@ -39,7 +39,7 @@ static double weights_of(const struct config *c, const struct block_kind *kind, 
         return kind->weights(c, layer);
     for (size_t i = 0; kind->parameters[i].name; i++) {
         struct block_shape shape = kind->shape(c, layer, i);
-        weights += (double)shape.out * (double)shape.in;
+        weights += kind->parameters[i].form == FORM_MODULE ? (double)shape.out * (double)shape.in : 0;
     }
     return weights;
 }

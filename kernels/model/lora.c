@@ -4,12 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const lora_target_names[LORA_TARGETS] = {"q",    "k",   "v",       "o",     "gate", "up",
-                                                     "down", "qkv", "gate_up", "embed", "head"};
-const char *const lora_target_modules[LORA_TARGETS] = {
-    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj",    "self_attn.qkv_proj",
-    "mlp.gate_up_proj", "embed_tokens",     "lm_head"};
+const char *const lora_target_names[LORA_TARGETS] = {
+    "q",       "k",     "v",    "o",           "gate",      "up",        "down",      "qkv",
+    "gate_up", "embed", "head", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"};
+const char *const lora_target_modules[LORA_TARGETS] = {"self_attn.q_proj",
+                                                       "self_attn.k_proj",
+                                                       "self_attn.v_proj",
+                                                       "self_attn.o_proj",
+                                                       "mlp.gate_proj",
+                                                       "mlp.up_proj",
+                                                       "mlp.down_proj",
+                                                       "self_attn.qkv_proj",
+                                                       "mlp.gate_up_proj",
+                                                       "embed_tokens",
+                                                       "lm_head",
+                                                       "linear_attn.in_proj_qkv",
+                                                       "linear_attn.in_proj_z",
+                                                       "linear_attn.in_proj_b",
+                                                       "linear_attn.in_proj_a",
+                                                       "linear_attn.out_proj"};
 
 const char *lora_module_leaf(size_t target)
 {

@@ -16,10 +16,15 @@ enum lora_target {
     LORA_QKV = 128,
     LORA_GATE_UP = 256,
     LORA_EMBEDDING = 512,
-    LORA_HEAD = 1024
+    LORA_HEAD = 1024,
+    LORA_IN_QKV = 2048, // and those of Gated DeltaNet
+    LORA_IN_Z = 4096,
+    LORA_IN_B = 8192,
+    LORA_IN_A = 16384,
+    LORA_OUT = 32768
 };
-#define LORA_TARGETS     11
-#define LORA_PROJECTIONS 7 // the first of them, which every family's layers have
+#define LORA_TARGETS     16
+#define LORA_PROJECTIONS 7 // the first of them, those of attention and of a dense MLP
 #define LORA_FUSED_PARTS (LORA_Q | LORA_K | LORA_V | LORA_GATE | LORA_UP)
 extern const char *const lora_target_names[LORA_TARGETS];   // "q", "k" ... "embed", "head"
 extern const char *const lora_target_modules[LORA_TARGETS]; // "self_attn.q_proj" ... "embed_tokens", "lm_head"

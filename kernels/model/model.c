@@ -98,6 +98,21 @@ static void add_input_factors(struct model *model)
     }
 }
 
+static struct parameter *add_weight(struct model *model, size_t layer, const struct block_parameter *row,
+                                    struct block_shape shape)
+{
+    if (row->form == FORM_MODULE && shape.in == 0)
+        return add_gain(model, shape.out, layer, row->name);
+    bool vector = row->form == FORM_GAIN || row->form == FORM_VECTOR;
+    struct parameter *p = add_to_layer(model, vector ? 1 : shape.out, vector ? shape.out : shape.in, layer,
+                                       row->name, row->form == FORM_VECTOR ? "" : ".weight");
+    p->vector = vector;
+    p->filter = row->form == FORM_FILTER;
+    p->mean = row->form == FORM_GAIN ? 1 : row->mean;
+    p->deviation = row->deviation;
+    return p;
+}
+
 // A module of a block under its Hugging Face name, with its LoRA factors under PEFT's.
 static void add_module(struct model *model, size_t layer, const struct block_kind *kind, size_t index,
                        struct block *block)
@@ -120,13 +135,8 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
                 of_part[j]->joined_rows = out;
             }
     }
-    if (row->bare && shape.out > 0) {
-        p->weight = add_to_layer(model, 1, shape.out, layer, row->name, "");
-        p->weight->vector = true;
-    } else if (!row->joins && shape.in == 0 && shape.out > 0)
-        p->weight = add_gain(model, shape.out, layer, row->name);
-    else if (!row->joins && shape.out > 0)
-        p->weight = add_to_layer(model, shape.out, shape.in, layer, row->name, ".weight");
+    if (!row->joins && shape.out > 0)
+        p->weight = add_weight(model, layer, row, shape);
     if (shape.bias) {
         p->bias = add_to_layer(model, 1, shape.out, layer, row->name, ".bias");
         p->bias->vector = true;
@@ -270,7 +280,7 @@ void model_open(struct model *model, const struct config *config, const struct l
     if (ranks)
         model->ranks = *ranks;
     for (size_t k = 0; k < CONFIG_KINDS; k++)
-        if (config_has_kind(config, k))
+        if (config_has_kind(config, k) && config->kinds[k].rope_theta > 0)
             set_frequencies(model, k);
 }
 

@@ -30,7 +30,8 @@ struct parameter {
     // and its rows in that: the first, and those of all. NULL: it is never joined.
     const char *module, *joined;
     size_t joined_row, joined_rows;
-    double mean; // of its random values: a gain is about 1
+    bool filter;            // of each channel, [channels, taps] here and [channels, 1, taps] in files
+    double mean, deviation; // of its random values: a gain is about 1; deviation 0: by name and shape
 
     // Storage of the value (weights.h): codes and scales, or the value itself on the host; and their copies on the
     // device while the unit is prefetched.

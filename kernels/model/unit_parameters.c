@@ -51,5 +51,5 @@ uint64_t unit_training(const struct model *model, size_t unit)
 
 bool is_layer_matrix(const struct model *model, const struct parameter *p)
 {
-    return !p->vector && p > model->embedding && p < model->final_norm;
+    return !p->vector && !p->filter && p > model->embedding && p < model->final_norm;
 }

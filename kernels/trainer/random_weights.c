@@ -17,12 +17,12 @@ static struct distribution distribution_of(const struct parameter *parameter, ui
         .random = random_named(seed, name), .mean = parameter->mean, .deviation = 1 / sqrt(parameter->value.cols)};
     if (strstr(name, "norm.weight"))
         d.deviation = 0.1;
-    else if (strstr(name, ".sinks"))
-        d.deviation = 1;
     else if (strstr(name, "lora_embedding_B"))
         d.deviation = 1; // as in PEFT, where the embedding's A starts as 0
     else if (strstr(name, ".bias") || parameter->factor == FACTOR_B || parameter->transposed)
         d.deviation = 0.02;
+    if (parameter->deviation > 0)
+        d.deviation = parameter->deviation;
     return d;
 }
 
