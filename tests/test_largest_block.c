@@ -65,7 +65,7 @@ static void plan_layer(const struct trial *trial, size_t layer, size_t bytes[2])
     struct step_report report = {0};
     struct setup_options options = setup_options_planned(trial);
     assert_true(setup_open(&setup, trial, &options, &status));
-    trainer_give_turn(&setup.trainer, layer);
+    trainer_activate_block(&setup.trainer, layer);
     arena_reset_peak(&setup.device->arena);
     arena_reset_peak(&setup.device->host);
     struct training_step step = setup_update(&setup, trial, 1);

@@ -110,7 +110,7 @@ static void compare_all(struct fixture *f)
         f->device->roofline = (struct roofline){.flops_per_s = 1e12, .bytes_per_s = 1e11};
         for (size_t layer = 0; layer < (f->optimizer ? f->config.layers : 1); layer++) {
             if (f->optimizer)
-                trainer_give_turn(&f->trainer, layer);
+                trainer_activate_block(&f->trainer, layer);
             compare_methods(f, memo);
         }
         fixture_close(f);

@@ -12,7 +12,7 @@ static struct peak plan_block(struct setup *setup, const struct trial *trial, si
 {
     struct device *device = setup->device;
     struct step_report report = {0};
-    trainer_give_turn(&setup->trainer, layer);
+    trainer_activate_block(&setup->trainer, layer);
     arena_reset_peak(&device->arena);
     arena_reset_peak(&device->host);
     struct training_step step = setup_update(setup, trial, 1);
@@ -54,5 +54,5 @@ static size_t largest(const struct trial *trial, const struct device *device)
 void largest_block_activate(struct setup *setup, const struct trial *trial)
 {
     if (trial->optimizer && trial->optimizer->active_layer)
-        trainer_give_turn(&setup->trainer, largest(trial, setup->device));
+        trainer_activate_block(&setup->trainer, largest(trial, setup->device));
 }

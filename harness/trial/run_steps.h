@@ -17,7 +17,7 @@
 
 struct run {
     const struct trial *trial;
-    struct trial walked;         // with its own options; the method may have been chosen
+    struct trial resolved;       // with its own options; the method may have been chosen
     int store;                   // descriptor of references; -1: none
     const struct world *world;   // the processes
     size_t rank;                 // of this process, or the rank being planned

@@ -197,7 +197,7 @@ static bool measure_rank(struct run *run)
 static bool measure(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!choose_within(&run->walked, run->world, &run->status) || !ranks_possible(trial, &run->status) ||
+    if (!choose_within(&run->resolved, run->world, &run->status) || !ranks_possible(trial, &run->status) ||
         !(trial->planned && trial_ranks(trial) > 1 ? plan_ranks(run) : measure_rank(run)))
         return false;
     note_device_memory(run);
@@ -303,9 +303,9 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
 {
     struct run *run = calloc(1, sizeof *run);
     char reason[1280];
-    run->walked = *trial; // borrowed, except the options
-    run->walked.options = options_copy(&trial->method->options, trial->options);
-    run->trial = &run->walked;
+    run->resolved = *trial; // borrowed, except the options
+    run->resolved.options = options_copy(&trial->method->options, trial->options);
+    run->trial = &run->resolved;
     run->store = store;
     run->world = world;
     run->rank = run->world->comm.rank;
@@ -344,7 +344,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     gradient_report_free(&run->gradient);
     breakdown_free(&run->breakdown);
     options_free(&run->trial->method->options, run->options);
-    options_free(&run->trial->method->options, run->walked.options);
+    options_free(&run->trial->method->options, run->resolved.options);
     step_report_free(&run->step);
     step_report_free(&run->first);
     free(run->ranks);

@@ -194,8 +194,8 @@ static struct delivery post_start(const struct comm *comm, struct device *device
 
 // The ranks of this node; the ranks with this index in every node, and the rows that they own.
 struct levels {
-    struct comm near, far;
-    struct row_range *far_owned; // [far.size]
+    struct comm within, between;
+    struct row_range *between_owned; // [between.size]
 };
 
 static struct levels levels_of(const struct comm *comm, const struct row_range *owned)
@@ -203,9 +203,9 @@ static struct levels levels_of(const struct comm *comm, const struct row_range *
     size_t node = comm->node, nodes = comm->size / node, place = comm->rank % node;
     CHECK(comm->size % node == 0);
     struct levels levels = {comm_part(comm, comm->rank - place, 1, node), comm_part(comm, place, node, nodes),
-                            calloc(nodes, sizeof *levels.far_owned)};
+                            calloc(nodes, sizeof *levels.between_owned)};
     for (size_t i = 0; i < nodes; i++)
-        levels.far_owned[i] = owned[i * node + place];
+        levels.between_owned[i] = owned[i * node + place];
     return levels;
 }
 
@@ -215,19 +215,19 @@ static void sum_rows_by_nodes(const struct comm *comm, struct device *device, st
     struct levels levels = levels_of(comm, owned);
     // Sums, for each index in a node, the rows that ranks with this index own in all nodes.
     for (size_t first = 0; first < comm->size; first += comm->node)
-        comm_sum_rows(&levels.near, device, t, owned + first);
-    comm_sum_rows(&levels.far, device, t, levels.far_owned);
-    free(levels.far_owned);
+        comm_sum_rows(&levels.within, device, t, owned + first);
+    comm_sum_rows(&levels.between, device, t, levels.between_owned);
+    free(levels.between_owned);
 }
 
 static void gather_rows_by_nodes(const struct comm *comm, struct device *device, struct tensor t,
                                  const struct row_range *owned)
 {
     struct levels levels = levels_of(comm, owned);
-    comm_gather_rows(&levels.far, device, t, levels.far_owned);
+    comm_gather_rows(&levels.between, device, t, levels.between_owned);
     for (size_t first = 0; first < comm->size; first += comm->node)
-        comm_gather_rows(&levels.near, device, t, owned + first);
-    free(levels.far_owned);
+        comm_gather_rows(&levels.within, device, t, owned + first);
+    free(levels.between_owned);
 }
 
 // ---- gathers and sums

@@ -2,18 +2,18 @@
 #include "kernels/device/ops.h"
 
 // A buffer on the device for any layer's carry on the host: each tensor as large as the largest.
-static struct carry near_new(struct model *model, const struct kv_store *store, const struct carry *far)
+static struct carry staging_new(struct model *model, const struct kv_store *store, const struct carry *host)
 {
-    struct carry near = {0};
+    struct carry staged = {0};
     for (size_t i = 0; i < CARRY_TENSORS; i++) {
-        struct tensor *t = &near.t[i];
+        struct tensor *t = &staged.t[i];
         for (size_t l = store->first; l < store->end; l++)
-            if (far[l].t[i].place == PLACE_HOST && tensor_bytes(far[l].t[i]) > tensor_bytes(*t))
-                *t = far[l].t[i];
+            if (host[l].t[i].place == PLACE_HOST && tensor_bytes(host[l].t[i]) > tensor_bytes(*t))
+                *t = host[l].t[i];
         if (t->cols > 0)
             *t = tensor_new(model->device, t->rows, t->cols, t->dtype, t->category);
     }
-    return near;
+    return staged;
 }
 
 void kv_store_open(struct kv_store *store, struct model *model, size_t first, size_t end, enum place place,
@@ -21,17 +21,17 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
 {
     *store = (struct kv_store){.model = model, .first = first, .end = end, .place = place};
     store->buffers = (struct double_buffer){
-        .device = model->device, .far = place == PLACE_HOST, .count = end - first > 1 ? 2 : 1};
+        .device = model->device, .copies = place == PLACE_HOST, .count = end - first > 1 ? 2 : 1};
     store->kv = calloc(end, sizeof *store->kv);
     store->grad = calloc(end, sizeof *store->grad);
     CHECK(store->kv && store->grad);
     for (size_t l = first; l < end; l++)
         store->kv[l] = carry_new(model, l, place, size);
     for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
-        store->near[i] = near_new(model, store, store->kv);
+        store->staged[i] = staging_new(model, store, store->kv);
 }
 
-static bool is_far(struct carry carry)
+static bool is_offloaded(struct carry carry)
 {
     return carry.t[0].place == PLACE_HOST;
 }
@@ -39,52 +39,52 @@ static bool is_far(struct carry carry)
 void kv_store_open_gradients(struct kv_store *store, enum place place, struct carry_size size)
 {
     struct model *model = store->model;
-    store->buffers.far |= place == PLACE_HOST;
+    store->buffers.copies |= place == PLACE_HOST;
     for (size_t l = store->first; l < store->end; l++) {
         store->grad[l] = carry_gradient_new(model, l, place, size);
-        if (!is_far(store->grad[l]))
+        if (!is_offloaded(store->grad[l]))
             carry_zero(model, store->grad[l]);
     }
     for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
-        store->near_grad[i] = near_new(model, store, store->grad);
+        store->staged_grad[i] = staging_new(model, store, store->grad);
 }
 
-static void prefetch(struct device *device, struct carry near, struct carry far, size_t row, size_t rows)
+static void prefetch(struct device *device, struct carry staged, struct carry host, size_t row, size_t rows)
 {
-    near = carry_rows(near, row, rows), far = carry_rows(far, row, rows);
+    staged = carry_rows(staged, row, rows), host = carry_rows(host, row, rows);
     for (size_t i = 0; i < CARRY_TENSORS; i++)
-        if (far.t[i].rows > 0 && far.t[i].cols > 0)
-            copy_in(device, near.t[i], far.t[i]);
+        if (host.t[i].rows > 0 && host.t[i].cols > 0)
+            copy_in(device, staged.t[i], host.t[i]);
 }
 
 // A layer's carry in the buffer that may be larger.
-static struct carry as_layer(struct carry buffer, struct carry far)
+static struct carry as_layer(struct carry buffer, struct carry host)
 {
     for (size_t i = 0; i < CARRY_TENSORS; i++) {
-        far.t[i].data = far.t[i].cols > 0 ? buffer.t[i].data : NULL;
-        far.t[i].place = PLACE_DEVICE;
+        host.t[i].data = host.t[i].cols > 0 ? buffer.t[i].data : NULL;
+        host.t[i].place = PLACE_DEVICE;
     }
-    return far;
+    return host;
 }
 
-static struct carry near_kv(const struct kv_store *store, size_t layer, size_t buffer)
+static struct carry staged_kv(const struct kv_store *store, size_t layer, size_t buffer)
 {
-    return store->place == PLACE_HOST ? as_layer(store->near[buffer], store->kv[layer]) : store->kv[layer];
+    return store->place == PLACE_HOST ? as_layer(store->staged[buffer], store->kv[layer]) : store->kv[layer];
 }
-static struct carry near_grad(const struct kv_store *store, size_t layer, size_t buffer)
+static struct carry staged_grad(const struct kv_store *store, size_t layer, size_t buffer)
 {
     struct carry grad = store->grad[layer];
-    return is_far(grad) ? as_layer(store->near_grad[buffer], grad) : grad;
+    return is_offloaded(grad) ? as_layer(store->staged_grad[buffer], grad) : grad;
 }
 
 static void prefetch_kv(struct kv_store *store, size_t layer, size_t buffer, struct kv_prefix prefix)
 {
-    struct carry near = near_kv(store, layer, buffer), far = store->kv[layer];
+    struct carry staged = staged_kv(store, layer, buffer), host = store->kv[layer];
     struct device *device = store->model->device;
-    if (!far.border)
-        prefetch(device, near, far, 0, prefix.projects ? 0 : prefix.kv);
+    if (!host.border)
+        prefetch(device, staged, host, 0, prefix.projects ? 0 : prefix.kv);
     else if (prefix.start > 0)
-        prefetch(device, near, far, prefix.start - far.border, far.border);
+        prefetch(device, staged, host, prefix.start - host.border, host.border);
 }
 
 void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix)
@@ -92,45 +92,45 @@ void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix pr
     size_t i = double_buffer_prefetch_begin(&store->buffers);
     if (store->place == PLACE_HOST)
         prefetch_kv(store, layer, i, prefix);
-    if (is_far(store->grad[layer]) && !prefix.fresh)
-        prefetch(store->model->device, near_grad(store, layer, i), store->grad[layer], 0, prefix.grad);
+    if (is_offloaded(store->grad[layer]) && !prefix.fresh)
+        prefetch(store->model->device, staged_grad(store, layer, i), store->grad[layer], 0, prefix.grad);
     double_buffer_prefetch_end(&store->buffers);
 }
 
 // The layer acquired last, where operations find it.
-static struct kv_layer near(const struct kv_store *store, size_t layer)
+static struct kv_layer acquired(const struct kv_store *store, size_t layer)
 {
     size_t i = double_buffer_current(&store->buffers);
-    return (struct kv_layer){near_kv(store, layer, i), near_grad(store, layer, i)};
+    return (struct kv_layer){staged_kv(store, layer, i), staged_grad(store, layer, i)};
 }
 
 struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
     double_buffer_acquire(&store->buffers);
-    struct kv_layer got = near(store, layer);
-    if (is_far(store->grad[layer]) && prefix.fresh && prefix.grad)
+    struct kv_layer got = acquired(store, layer);
+    if (is_offloaded(store->grad[layer]) && prefix.fresh && prefix.grad)
         carry_zero(store->model, carry_rows(got.grad, 0, prefix.grad));
     return got;
 }
 
-static void offload(struct kv_store *store, struct carry far, struct carry near, size_t row, size_t rows)
+static void offload(struct kv_store *store, struct carry host, struct carry staged, size_t row, size_t rows)
 {
-    near = carry_rows(near, row, rows), far = carry_rows(far, row, rows);
+    staged = carry_rows(staged, row, rows), host = carry_rows(host, row, rows);
     for (size_t i = 0; i < CARRY_TENSORS; i++)
-        if (far.t[i].rows > 0 && far.t[i].cols > 0)
-            double_buffer_offload(&store->buffers, far.t[i], near.t[i]);
+        if (host.t[i].rows > 0 && host.t[i].cols > 0)
+            double_buffer_offload(&store->buffers, host.t[i], staged.t[i]);
 }
 
 void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows)
 {
     if (store->place == PLACE_HOST)
-        offload(store, store->kv[layer], near(store, layer).kv, row, rows);
+        offload(store, store->kv[layer], acquired(store, layer).kv, row, rows);
 }
 
 void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows)
 {
-    if (is_far(store->grad[layer]))
-        offload(store, store->grad[layer], near(store, layer).grad, 0, rows);
+    if (is_offloaded(store->grad[layer]))
+        offload(store, store->grad[layer], acquired(store, layer).grad, 0, rows);
 }
 
 void kv_store_close(struct kv_store *store)
@@ -142,8 +142,8 @@ void kv_store_close(struct kv_store *store)
         carry_free(model, &store->kv[l]);
     }
     for (size_t i = 0; i < 2; i++) {
-        carry_free(model, &store->near_grad[i]);
-        carry_free(model, &store->near[i]);
+        carry_free(model, &store->staged_grad[i]);
+        carry_free(model, &store->staged[i]);
     }
     free(store->grad);
     free(store->kv);

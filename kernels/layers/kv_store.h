@@ -12,7 +12,7 @@ struct kv_store {
     enum place place;        // of carries
     struct carry *kv, *grad; // [layers], where they lie
     struct double_buffer buffers;
-    struct carry near[2], near_grad[2]; // [buffers], wide enough for each layer
+    struct carry staged[2], staged_grad[2]; // [buffers], wide enough for each layer
 };
 
 // Prefetched part of a layer, in rows of tokens: those before the chunk, of whose states the last is read; and keys

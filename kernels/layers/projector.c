@@ -40,12 +40,12 @@ void projector_find(struct device *device, struct tensor p, struct tensor g)
 {
     bool transposed = !projector_on_right(g.rows, g.cols);
     size_t rank = projector_rank(p, g.rows, g.cols);
-    struct tensor near = host_work_read(device, g), found = host_work_new(device, p.rows, p.cols, p.dtype);
+    struct tensor host = host_work_read(device, g), found = host_work_new(device, p.rows, p.cols, p.dtype);
     struct tensor scratch = host_work_new(device, eigen_scratch(g.rows, g.cols, rank), 1, DTYPE_F64);
-    if (host_work_wanted(device) && eigen_leading(near, rank, transposed, scratch.data, &device->status))
+    if (host_work_wanted(device) && eigen_leading(host, rank, transposed, scratch.data, &device->status))
         tensor_write(device, found, scratch.data);
     tensor_free(device, &scratch);
-    tensor_free(device, &near);
+    tensor_free(device, &host);
     host_work_write(device, p, &found);
 }
 

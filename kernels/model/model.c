@@ -304,5 +304,5 @@ struct parameter *model_parameter(const struct model *model, const char *name)
 
 bool model_descends(const struct model *model, size_t layer)
 {
-    return layer > model->lowest_trained || (model->lowest_trained == 0 && !model->by_turns);
+    return layer > model->lowest_trained || (model->lowest_trained == 0 && !model->block_coordinate);
 }

@@ -86,7 +86,7 @@ struct model {
     struct unit_keeper *keeper;                   // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener;               // unit.h; NULL: none
     size_t lowest_trained; // nothing below this layer trains, and a backward pass ends with it
-    bool by_turns;         // one block trains at a time
+    bool block_coordinate; // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
     uint64_t seed;               // of these random bits, with update and micro_batch

@@ -5,7 +5,7 @@ size_t double_buffer_prefetch_begin(struct double_buffer *buffers)
 {
     struct device *device = buffers->device;
     CHECK(buffers->prefetched - buffers->acquired < buffers->count);
-    if (buffers->far) {
+    if (buffers->copies) {
         event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
         event_wait(device, QUEUE_IN, buffers->out);
     }
@@ -14,7 +14,7 @@ size_t double_buffer_prefetch_begin(struct double_buffer *buffers)
 
 void double_buffer_prefetch_end(struct double_buffer *buffers)
 {
-    if (buffers->far)
+    if (buffers->copies)
         buffers->in[(buffers->prefetched - 1) % buffers->count] = event_record(buffers->device, QUEUE_IN);
 }
 

@@ -7,7 +7,7 @@
 
 struct double_buffer {
     struct device *device;
-    bool far;                    // else nothing is copied, and buffers are counted alone
+    bool copies;                 // else nothing is copied, and buffers are counted alone
     size_t count;                // 2; or 1 without prefetch during use
     struct event in[2], out;     // of each buffer's copy in; of the latest offload
     size_t prefetched, acquired; // numbers of calls

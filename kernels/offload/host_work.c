@@ -9,10 +9,10 @@ struct tensor host_work_new(struct device *device, size_t rows, size_t cols, enu
 
 struct tensor host_work_read(struct device *device, struct tensor t)
 {
-    struct tensor near = host_work_new(device, t.rows, t.cols, t.dtype);
-    event_wait(device, QUEUE_COMPUTE, copy_out_written(device, near, t));
+    struct tensor host = host_work_new(device, t.rows, t.cols, t.dtype);
+    event_wait(device, QUEUE_COMPUTE, copy_out_written(device, host, t));
     device_synchronize(device);
-    return near;
+    return host;
 }
 
 bool host_work_wanted(const struct device *device)

@@ -16,22 +16,22 @@ void offload_put(struct offload *offload, size_t i, struct tensor t)
 {
     struct device *device = offload->device;
     struct offloaded_tensor *item = item_of(offload, i);
-    *item = (struct offloaded_tensor){.near = t};
+    *item = (struct offloaded_tensor){.staged = t};
     if (offload->place == PLACE_HOST) {
-        item->far = tensor_new_in(device, PLACE_HOST, t.rows, t.cols, t.dtype, t.category);
-        item->out = copy_out_written(device, item->far, t);
+        item->host = tensor_new_in(device, PLACE_HOST, t.rows, t.cols, t.dtype, t.category);
+        item->out = copy_out_written(device, item->host, t);
     }
 }
 
 void offload_hold(struct offload *offload, size_t i, struct tensor t)
 {
-    *item_of(offload, i) = (struct offloaded_tensor){.near = t};
+    *item_of(offload, i) = (struct offloaded_tensor){.staged = t};
 }
 
 bool offload_has(const struct offload *offload, size_t i)
 {
     CHECK(i < offload->count);
-    return offload->items[i].near.data || offload->items[i].far.data;
+    return offload->items[i].staged.data || offload->items[i].host.data;
 }
 
 void offload_release(struct offload *offload, size_t i)
@@ -39,7 +39,7 @@ void offload_release(struct offload *offload, size_t i)
     struct offloaded_tensor *item = item_of(offload, i);
     if (offload->place == PLACE_HOST) {
         event_wait(offload->device, QUEUE_COMPUTE, item->out);
-        tensor_free(offload->device, &item->near);
+        tensor_free(offload->device, &item->staged);
     }
 }
 
@@ -48,7 +48,7 @@ void offload_prefetch(struct offload *offload, size_t i)
     struct device *device = offload->device;
     struct offloaded_tensor *item = item_of(offload, i);
     if (offload->place == PLACE_HOST) {
-        item->near = tensor_copy_in(device, item->far);
+        item->staged = tensor_copy_in(device, item->host);
         item->in = event_record(device, QUEUE_IN);
     }
 }
@@ -57,14 +57,14 @@ struct tensor offload_acquire(struct offload *offload, size_t i)
 {
     struct offloaded_tensor *item = item_of(offload, i);
     event_wait(offload->device, QUEUE_COMPUTE, item->in);
-    return item->near;
+    return item->staged;
 }
 
 void offload_free(struct offload *offload, size_t i)
 {
     struct offloaded_tensor *item = item_of(offload, i);
-    tensor_free(offload->device, &item->near);
-    tensor_free(offload->device, &item->far);
+    tensor_free(offload->device, &item->staged);
+    tensor_free(offload->device, &item->host);
     *item = (struct offloaded_tensor){0};
 }
 

@@ -6,8 +6,8 @@
 #include "kernels/device/queue.h"
 
 struct offloaded_tensor {
-    struct tensor near, far; // on the device, and on the host
-    struct event out, in;    // copied out; copied in
+    struct tensor staged, host; // on the device, and on the host
+    struct event out, in;       // copied out; copied in
 };
 
 struct offload {

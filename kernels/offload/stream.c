@@ -4,11 +4,12 @@
 void stream_open(struct stream *stream, size_t rows)
 {
     struct tensor whole = stream->whole;
-    bool far = whole.place == PLACE_HOST;
-    size_t count = far ? 2 : stream->make ? 1 : 0;
+    bool offloaded = whole.place == PLACE_HOST;
+    size_t count = offloaded ? 2 : stream->make ? 1 : 0;
     CHECK(rows > 0 || whole.rows == 0);
     rows = rows < whole.rows ? rows : whole.rows;
-    stream->buffers = (struct double_buffer){.device = stream->device, .far = far, .count = 2, .out = stream->out};
+    stream->buffers =
+        (struct double_buffer){.device = stream->device, .copies = offloaded, .count = 2, .out = stream->out};
     for (size_t i = 0; i < count; i++)
         stream->parts[i] = tensor_new(stream->device, rows, whole.cols, whole.dtype, whole.category);
 }
@@ -18,7 +19,7 @@ void stream_prefetch(struct stream *stream, size_t row, size_t rows)
     size_t i = double_buffer_prefetch_begin(&stream->buffers);
     stream->spans[i].row = row;
     stream->spans[i].rows = rows;
-    if (stream->buffers.far)
+    if (stream->buffers.copies)
         copy_in(stream->device, tensor_rows(stream->parts[i], 0, rows), tensor_rows(stream->whole, row, rows));
     double_buffer_prefetch_end(&stream->buffers);
 }
@@ -26,7 +27,7 @@ void stream_prefetch(struct stream *stream, size_t row, size_t rows)
 static struct tensor part_of(const struct stream *stream, size_t i)
 {
     size_t row = stream->spans[i].row, rows = stream->spans[i].rows;
-    if (stream->buffers.far)
+    if (stream->buffers.copies)
         return tensor_rows(stream->parts[i], 0, rows);
     return stream->make ? tensor_rows(stream->parts[0], 0, rows) : tensor_rows(stream->whole, row, rows);
 }
@@ -43,7 +44,7 @@ struct tensor stream_acquire(struct stream *stream)
 void stream_offload(struct stream *stream)
 {
     size_t i = double_buffer_current(&stream->buffers);
-    if (stream->buffers.far && !stream->read_only) {
+    if (stream->buffers.copies && !stream->read_only) {
         struct tensor rows = tensor_rows(stream->whole, stream->spans[i].row, stream->spans[i].rows);
         double_buffer_offload(&stream->buffers, rows, part_of(stream, i));
         stream->out = stream->buffers.out;

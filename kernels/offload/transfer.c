@@ -1,30 +1,30 @@
 #include "kernels/offload/transfer.h"
 #include "kernels/device/queue.h"
 
-void transfer_prefetch(struct device *device, struct tensor *t, struct tensor *far, bool copied)
+void transfer_prefetch(struct device *device, struct tensor *t, struct tensor *host, bool copied)
 {
     if (t->place == PLACE_HOST) {
-        *far = *t;
+        *host = *t;
         if (copied) {
-            *t = tensor_copy_in(device, *far);
+            *t = tensor_copy_in(device, *host);
         } else {
-            *t = tensor_new(device, far->rows, far->cols, far->dtype, far->category);
+            *t = tensor_new(device, host->rows, host->cols, host->dtype, host->category);
             op_zero(device, *t);
         }
     }
 }
 
-void transfer_offload(struct device *device, struct tensor t, struct tensor far)
+void transfer_offload(struct device *device, struct tensor t, struct tensor host)
 {
-    if (far.data)
-        copy_out(device, far, t);
+    if (host.data)
+        copy_out(device, host, t);
 }
 
-void transfer_release(struct device *device, struct tensor *t, struct tensor *far)
+void transfer_release(struct device *device, struct tensor *t, struct tensor *host)
 {
-    if (far->data) {
+    if (host->data) {
         tensor_free(device, t);
-        *t = *far;
-        *far = tensor_none();
+        *t = *host;
+        *host = tensor_none();
     }
 }

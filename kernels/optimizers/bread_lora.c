@@ -38,7 +38,7 @@ static struct role role(const struct trainer *trainer, const struct parameter *p
 }
 
 // Counts the updates that the state of each layer's factors has seen before this block.
-static void turned(struct trainer *trainer)
+static void activated(struct trainer *trainer)
 {
     const struct bread_lora_options *options = trainer->optimizer_options;
     const struct config *config = &trainer->model->config;
@@ -73,7 +73,7 @@ const struct optimizer optimizer_bread_lora = {
     .check = active_block_check,
     .active_layer = active_block_layer,
     .role = role,
-    .turned = turned,
+    .activated = activated,
     .state = adamw_state,
     .update = update,
 };

@@ -47,12 +47,12 @@ static void find_parts(struct trainer *trainer, struct tensor parts, struct tens
     const struct natural_galore_options *options = trainer->optimizer_options;
     struct device *device = trainer->model->device;
     size_t count = gram.rows;
-    struct tensor near = host_work_read(device, gram),
+    struct tensor host = host_work_read(device, gram),
                   found = host_work_new(device, parts.rows, count, parts.dtype);
     if (host_work_wanted(device)) {
         double *numbers = calloc(count * count, sizeof *numbers),
                *rows_of = calloc(parts.rows * count, sizeof *rows_of);
-        tensor_read(device, near, numbers);
+        tensor_read(device, host, numbers);
         eigen_inverse_column(numbers, count, options->damping, s, rows_of, &device->status);
         for (size_t i = 0; i < count; i++) {
             double rest = rows_of[i];
@@ -65,7 +65,7 @@ static void find_parts(struct trainer *trainer, struct tensor parts, struct tens
         free(rows_of);
         free(numbers);
     }
-    tensor_free(device, &near);
+    tensor_free(device, &host);
     host_work_write(device, parts, &found);
 }
 

@@ -36,7 +36,7 @@ struct optimizer {
     // active layer's train.
     struct role (*role)(const struct trainer *trainer, const struct parameter *parameter);
     // Prepares state that depends on earlier blocks, whatever the previous block was. NULL: nothing.
-    void (*turned)(struct trainer *trainer);
+    void (*activated)(struct trainer *trainer);
     // Shapes and dtypes of a parameter's state tensors; unused ones are no tensors. NULL: no state.
     void (*state)(const struct trainer *trainer, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);

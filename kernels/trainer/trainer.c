@@ -68,9 +68,10 @@ static struct role role_of(const struct trainer *trainer, const struct parameter
     const struct model *model = trainer->model;
     if (!model_has(model, p) || !model_can_train(model, p))
         return (struct role){0};
-    if (model->by_turns && trainer->optimizer && trainer->optimizer->role)
+    if (model->block_coordinate && trainer->optimizer && trainer->optimizer->role)
         return trainer->optimizer->role(trainer, p);
-    return (struct role){.trains = !model->by_turns || unit_of(model, p) == unit_of_layer(trainer->active.layer)};
+    return (struct role){.trains =
+                             !model->block_coordinate || unit_of(model, p) == unit_of_layer(trainer->active.layer)};
 }
 
 static void parameter_new(struct trainer *trainer, struct parameter *p, struct role role)
@@ -125,7 +126,7 @@ static void choose_trained(struct trainer *trainer)
         unit_new(trainer, unit);
     // Pipeline ranks own different layers, and pass gradients down to the ranks below.
     bool all = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
-    bool passes = !model->by_turns && (!all || unit_training(model, UNIT_EMBEDDING));
+    bool passes = !model->block_coordinate && (!all || unit_training(model, UNIT_EMBEDDING));
     model->lowest_trained = 0;
     while (!passes && model->lowest_trained + 1 < model->config.layers &&
            !unit_training(model, unit_of_layer(model->lowest_trained)))
@@ -137,16 +138,16 @@ static void choose_trained(struct trainer *trainer)
 static void activate(struct trainer *trainer, size_t number, size_t layer)
 {
     struct active_block now = trainer->active;
-    if (!trainer->model->by_turns || now.number != number || now.layer != layer) {
-        trainer->model->by_turns = true;
+    if (!trainer->model->block_coordinate || now.number != number || now.layer != layer) {
+        trainer->model->block_coordinate = true;
         trainer->active = (struct active_block){.number = number, .layer = layer};
         choose_trained(trainer);
-        if (trainer->optimizer->turned)
-            trainer->optimizer->turned(trainer);
+        if (trainer->optimizer->activated)
+            trainer->optimizer->activated(trainer);
     }
 }
 
-void trainer_give_turn(struct trainer *trainer, size_t layer)
+void trainer_activate_block(struct trainer *trainer, size_t layer)
 {
     activate(trainer, 0, layer);
 }
@@ -410,7 +411,7 @@ void trainer_open(struct trainer *trainer, struct model *model, const struct con
                              .gradients_stay = options->gradients_place == PLACE_DEVICE && !in_backward};
     model->keeper = &trainer->keeper;
     if (optimizer && optimizer->active_layer)
-        trainer_give_turn(trainer, optimizer->active_layer(options->optimizer_options, config, 0));
+        trainer_activate_block(trainer, optimizer->active_layer(options->optimizer_options, config, 0));
     else
         choose_trained(trainer);
 }

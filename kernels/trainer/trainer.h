@@ -48,7 +48,7 @@ struct trainer {
     const void *optimizer_options;     // the optimizer's own struct
     bool keeps_gradients;              // after a step with an update all gradients exist, whole
     struct update update;              // valid while model->update is not 0
-    struct active_block active;        // valid while model->by_turns
+    struct active_block active;        // valid while model->block_coordinate
     size_t *seen;                      // by layer: updates that persistent state has seen in earlier active blocks
     struct lost_updates *lost_updates; // of the current update; NULL: not measured
     struct crossing *crossings;        // by unit
@@ -89,4 +89,4 @@ void trainer_update(struct trainer *trainer);
 // Ends the update without applying it.
 void trainer_cancel(struct trainer *trainer);
 // Makes a layer the first active block, if the optimizer has blocks.
-void trainer_give_turn(struct trainer *trainer, size_t layer);
+void trainer_activate_block(struct trainer *trainer, size_t layer);

@@ -118,14 +118,14 @@ void weights_prefetch_one(struct model *model, struct parameter *p)
 
 void weights_acquire_one(struct model *model, struct parameter *p)
 {
-    struct tensor value = p->value, *near = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
+    struct tensor value = p->value, *stored = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
     if (p->coded) {
         p->value = tensor_new(model->device, value.rows, value.cols, value.dtype, value.category);
-        op_dequantise(model->device, p->value, p->quantisation, near[0], near[1]);
+        op_dequantise(model->device, p->value, p->quantisation, stored[0], stored[1]);
         tensor_free(model->device, &p->fetched[0]);
         tensor_free(model->device, &p->fetched[1]);
-    } else if (near[0].data) {
-        p->value = near[0];
+    } else if (stored[0].data) {
+        p->value = stored[0];
         p->fetched[0] = tensor_none();
     }
 }

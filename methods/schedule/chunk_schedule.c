@@ -499,11 +499,11 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
     bool offload = options->offload & OFFLOAD_KV;
     for (size_t l = 0; l < model->config.layers; l++) {
         double gradient = cost_carry_gradient(model, l),
-               near = cost_carry(model, l, options->chunk) * reached + (schedule->whole ? gradient : 0);
+               buffered = cost_carry(model, l, options->chunk) * reached + (schedule->whole ? gradient : 0);
         layers[l] = !offload          ? layer_kept(model, l, options->chunk, reached, sampled)
                     : schedule->whole ? 0
                                       : gradient * sampled;
-        buffer = offload && near > buffer ? near : buffer;
+        buffer = offload && buffered > buffer ? buffered : buffer;
     }
     cost.several = buffer;
     double kept = segments_kept(&segments, cost, layers) + others + buffer;

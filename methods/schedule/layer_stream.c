@@ -8,7 +8,7 @@ struct state {
     const struct layer_schedule *schedule;
     struct chunks chunks;
     struct segments segments;
-    struct tensor *far;     // [layers] on the host: [T B, d], inputs of layers except layer 0
+    struct tensor *host;    // [layers] on the host: [T B, d], inputs of layers except layer 0
     struct tensor x;        // [T B, d], the current layer's input and output, in place
     struct event *in, *out; // [chunks] of x: written; copied to the host
     struct tensor grad;     // [T B, d], on the device or on the host
@@ -38,7 +38,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
         bool kept = l + 1 >= keep.first && l + 1 < keep.end;
         struct carry kv = carry_new(model, l, PLACE_DEVICE, size);
         if (kept)
-            state->far[l + 1] = hidden(state, PLACE_HOST);
+            state->host[l + 1] = hidden(state, PLACE_HOST);
         unit_acquire(model, unit_of_layer(l));
         for (size_t c = 0; shared && c < state->chunks.count; c++) {
             event_wait(device, QUEUE_COMPUTE, state->in[c]);
@@ -59,7 +59,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
             cell_forward(model, state->step->batch, l, chunk, x, kv, x, &cell, KEEP_NOTHING);
             state->in[c] = state->out[c] = (struct event){0};
             if (kept)
-                state->out[c] = copy_out_written(device, rows_of(state, state->far[l + 1], c), x);
+                state->out[c] = copy_out_written(device, rows_of(state, state->host[l + 1], c), x);
         }
         unit_release(model, unit_of_layer(l));
         carry_free(model, &kv);
@@ -77,7 +77,7 @@ static void begin(struct state *state, struct segment segment)
     }
     event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     for (size_t c = 0; c < state->chunks.count; c++) {
-        copy_in(device, rows_of(state, state->x, c), rows_of(state, state->far[segment.first], c));
+        copy_in(device, rows_of(state, state->x, c), rows_of(state, state->host[segment.first], c));
         state->in[c] = event_record(device, QUEUE_IN);
     }
 }
@@ -108,7 +108,7 @@ static void descend(struct state *state, size_t s)
     struct model *model = state->step->model;
     bool embeds = embedding_trains(model);
     for (size_t l = segment.end; l-- > segment.first;) {
-        struct stream x = {.device = model->device, .whole = state->far[l]};
+        struct stream x = {.device = model->device, .whole = state->host[l]};
         struct stream grad = {.device = model->device, .whole = state->grad, .out = state->grad_out};
         grad.read_only = l == state->segments.items[0].first && !embeds;
         if (l == 0) {
@@ -124,7 +124,7 @@ static void descend(struct state *state, size_t s)
         if (l == 0)
             unit_release(model, UNIT_EMBEDDING);
         state->grad_out = grad.out;
-        tensor_free(model->device, &state->far[l]);
+        tensor_free(model->device, &state->host[l]);
         unit_done(model, unit_of_layer(l));
     }
 }
@@ -167,10 +167,10 @@ void layer_stream_run(struct step *step, const struct layer_schedule *schedule, 
                           .schedule = schedule,
                           .chunks = chunks_of(step->batch->context, schedule->chunk),
                           .segments = layer_segments(model, schedule->segments, LAYER_ATTENTION_REBUILT)};
-    state.far = calloc(layers, sizeof *state.far);
+    state.host = calloc(layers, sizeof *state.host);
     state.in = calloc(state.chunks.count, sizeof *state.in);
     state.out = calloc(state.chunks.count, sizeof *state.out);
-    CHECK(state.far && state.in && state.out);
+    CHECK(state.host && state.in && state.out);
     size_t lowest = state.segments.items[0].first;
     begin(&state, (struct segment){0});
     climb(&state, 0, lowest, (struct segment){lowest, lowest + 1});
@@ -201,7 +201,7 @@ void layer_stream_run(struct step *step, const struct layer_schedule *schedule, 
     tensor_free(model->device, &state.grad);
     free(state.out);
     free(state.in);
-    free(state.far);
+    free(state.host);
     segments_free(&state.segments);
 }
 

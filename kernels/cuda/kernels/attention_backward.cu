@@ -231,10 +231,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R, VALUES>::blocks(2, 2)
                               head<const A>(logsumexp, sequence, s.batch, h, s.heads, 1), first, count, values);
 
     A sum[R][tile::COLUMNS] = {};
-    key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
-    for (unsigned n = 0; n < walk.count; n++) {
-        unsigned at = reverse ? walk.count - 1 - n : n;
-        size_t key = walk.number(at) * (size_t)tile::ROWS;
+    key_tiles tiles = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
+    for (unsigned n = 0; n < tiles.count; n++) {
+        unsigned at = reverse ? tiles.count - 1 - n : n;
+        size_t key = tiles.number(at) * (size_t)tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A scores[R][R];
         __syncthreads(); // the previous tiles are no longer needed, the statistics are there
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R, VALUES>::blocks(2, 2)
                 bool seen = x + j * SIDE <= std::min(y + i * SIDE + reach, there - 1);
                 score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[y + i * SIDE]) : A(0);
             }
-        if (at < walk.masked)
+        if (at < tiles.masked)
             mask_p<DIM, R, false>(p_tile, s, sequence, first, count, key);
         multiply_rows<VALUES, R>(scores, grad_o_tile, v_tile, values);
 #pragma unroll

@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2, 0))
 #pragma unroll
     for (int i = 0; i < R; i++)
         largest[i] = sizeof(A) == 8 ? (A)-DBL_MAX : (A)-FLT_MAX;
-    key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
-    for (unsigned n = 0; n < walk.count; n++) {
-        unsigned at = reverse ? walk.count - 1 - n : n;
-        unsigned key = walk.number(at) * tile::ROWS;
+    key_tiles tiles = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
+    for (unsigned n = 0; n < tiles.count; n++) {
+        unsigned at = reverse ? tiles.count - 1 - n : n;
+        unsigned key = tiles.number(at) * tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A p[R][R];
         __syncthreads(); // the previous tiles are no longer needed
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2, 0))
         __syncthreads();
         multiply_rows<DIM, R>(p, q_tile, kv_tile, dim);
         cap_scores(p, (A)s.cap);
-        if (at < walk.masked)
+        if (at < tiles.masked)
             mask_scores(p, s, sequence, first, count, key);
 #pragma unroll
         for (int i = 0; i < R; i++) {
