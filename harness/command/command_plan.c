@@ -6,6 +6,7 @@
 #include "harness/options/shell.h"
 #include "harness/plan/choice.h"
 #include "harness/plan/planned_step.h"
+#include "harness/record/record_json.h"
 #include "harness/record/record_read.h"
 #include "harness/report/category_report.h"
 #include "harness/spec/trial_text.h"
@@ -39,7 +40,7 @@ static const struct flag own_flags[] = {
 // The planned step.
 struct plan {
     struct trial trial;
-    json_t *object; // the record that a sweep would write
+    char *line; // the record as a sweep would write it
     struct record record;
     struct interned interned;             // storage of borrowed texts
     size_t limit_bytes, host_limit_bytes; // 0: none
@@ -74,10 +75,9 @@ static bool fits(const struct plan *plan)
 // Writes the record as JSON Lines, as a sweep of one trial would.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
-    char *line = json_dumps(plan->object, JSON_COMPACT), *text = text_new("%s\n", line);
+    char *text = text_new("%s\n", plan->line);
     bool written = output_file_write(path, text, strlen(text), status);
     free(text);
-    free(line);
     return written;
 }
 
@@ -131,12 +131,8 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
     tell_long(&plan->trial);
     plan->trial.experiment = "plan";
     plan->trial.command = command;
-    char *line = trial_run(&plan->trial, -1);
-    plan->object = json_loads(line, 0, NULL);
-    CHECK(plan->object);
-    bool read = record_read(&plan->record, line, strlen(line), &plan->interned, "plan", status);
-    free(line);
-    if (!read)
+    plan->line = trial_run(&plan->trial, -1);
+    if (!record_read(&plan->record, plan->line, strlen(plan->line), &plan->interned, "plan", status))
         return false;
     if (plan->record.status == RECORD_OK)
         return plan_largest_draw(plan, status) &&
@@ -273,8 +269,7 @@ static void set_limit(json_t *object, const char *limit_name, const char *missin
 // Prints the record without its time line, and values known only to this command.
 static void print_json(const struct plan *plan)
 {
-    json_t *object = json_copy(plan->object);
-    CHECK(object);
+    json_t *object = record_json(&plan->record);
     bool limited = plan->limit_bytes || plan->host_limit_bytes;
     json_object_set_new(object, "timeline", json_null());
     if (plan->largest_draw_bytes)
@@ -311,7 +306,7 @@ int command_plan(int argc, char **argv)
     if (done)
         (arguments.flags.json ? print_json : print_table)(&plan);
     interned_free(&plan.interned);
-    json_decref(plan.object);
+    free(plan.line);
     trial_free(&plan.trial);
     plan_flags_close(&arguments.flags);
     free(command);
