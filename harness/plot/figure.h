@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct picture_form;
+struct results;
+
 struct figure {
     const char *name;          // name of the script, and suffix of picture names
     const char *panels;        // names of several panels, "time,memory"; NULL: one
@@ -30,6 +33,10 @@ struct figure {
     // NULL: all have one.
     bool (*is_pointless)(const struct record *record, const struct record *const *records, size_t count);
     const char *point_needs;
+    // Draws its pictures itself, instead of a table's, and counts them in *drawn; NULL: by its table. Returns false
+    // and a status if drawing failed.
+    bool (*draw)(const struct picture_form *form, const struct results *results, const struct published *published,
+                 size_t *drawn, struct status *status);
     // The same beside published points of the quantity for the experiment, if any; NULL: never.
     enum published_quantity quantity;
     bool (*tabulate_beside)(const struct record *const *records, size_t count, const struct published_file *file,

@@ -2,7 +2,6 @@
 #include "harness/papers/claim_pictures.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/gnuplot.h"
-#include "harness/plot/max_context_figure.h"
 #include "harness/plot/picture.h"
 #include "harness/record/record.h"
 #include "harness/record/record_fields.h"
@@ -811,8 +810,8 @@ bool plot(const struct plot_request *request, struct status *status)
                                         : figure->every_commit ? &plotted.every
                                                                : &plotted.last;
         if (is_asked_for(request, figure))
-            fine = figure == &figure_max_context ? max_context_plot(&form, results, &published, &drawn, status)
-                                                 : draw_figure(&form, results, &published, figure, &drawn, status);
+            fine = figure->draw ? figure->draw(&form, results, &published, &drawn, status)
+                                : draw_figure(&form, results, &published, figure, &drawn, status);
     }
     if (fine && request->form.panel && !series.panel_found && (drawn || !is_panel(request)))
         fine = tell_panel(request, &series, status);
