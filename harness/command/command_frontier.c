@@ -69,7 +69,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static bool read_sizes(struct sizes *sizes, const char *flag, const char *text, struct status *status)
 {
     char *copy = strdup(text), *rest = copy, *item;
-    CHECK(copy);
     while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
         size_t bytes;
         if (!size_parse(item, &bytes))
@@ -96,7 +95,6 @@ static void divide(struct frontier *frontier)
 {
     const struct method_trials *asked = &frontier->asked;
     frontier->methods = calloc(asked->count + 1, sizeof *frontier->methods);
-    CHECK(frontier->methods);
     for (size_t i = 0; i < asked->count; i++) {
         if (i == 0 || asked->trials[i].method != asked->trials[i - 1].method)
             frontier->methods[frontier->method_count++] = (struct span){i, 0};
@@ -162,7 +160,6 @@ static bool find(struct arguments *arguments, struct frontier *frontier, struct 
     frontier->first = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
     frontier->largest = calloc(frontier->host.count * frontier->device.count * (frontier->method_count + 1),
                                sizeof *frontier->largest);
-    CHECK(frontier->largest);
     return find_all(frontier, arguments->flags.trial.method, status);
 }
 

@@ -58,7 +58,6 @@ static bool take_auto(const char *list, char **rest)
     bool found = false;
     size_t used = 0;
     *rest = calloc(strlen(list) + 2, 1);
-    CHECK(copy && *rest);
     while ((name = strsep(&left, ",")))
         if (strcmp(name, method_auto.name) == 0)
             found = true;
@@ -116,7 +115,6 @@ static bool find_all(struct arguments *arguments, struct table *table, struct st
     for (int i = 0; i < CATEGORY_COUNT; i++)
         table->resident_bytes += table->resident[i];
     table->found = calloc(table->asked.count + 1, sizeof *table->found);
-    CHECK(table->found);
     for (size_t i = 0; i < table->asked.count; i++)
         if (!max_context_find(&table->found[i], &table->asked.trials[i], arguments->extent, table->limit_bytes, 0,
                               status))

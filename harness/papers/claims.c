@@ -103,7 +103,6 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
     side->rests = calloc(side->results.count + 1, sizeof *side->rests);
     side->values = calloc(side->results.count + 1, sizeof *side->values);
     side->rounds = calloc(side->results.count + 1, sizeof *side->rounds);
-    CHECK(side->rests && side->values && side->rounds);
     for (size_t i = 0; fine && i < side->results.count; i++) {
         side->rests[i] = trial_rest_of_record(side->results.records[i], apart, NULL);
         side->values[i] = value_of(&column, side->results.records[i]);
@@ -490,7 +489,6 @@ bool claims_open(struct claims *claims, const char *path, const struct claim_fil
     if (!json_is_array(list.value) || json_array_size(list.value) == 0)
         return json_field_expected(list, status, "a list of claims");
     claims->items = calloc(json_array_size(list.value), sizeof *claims->items);
-    CHECK(claims->items);
     bool fine = true;
     for (size_t i = 0; fine && i < json_array_size(list.value); i++)
         fine = read_claim(&claims->items[claims->count++], json_field_at(list, i), files, status);

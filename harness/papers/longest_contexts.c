@@ -221,7 +221,6 @@ static void label_row(struct longest_row *row, const struct record *record)
 static struct longest_row *add_row(struct longest_contexts *contexts)
 {
     contexts->rows = realloc(contexts->rows, (contexts->row_count + 1) * sizeof *contexts->rows);
-    CHECK(contexts->rows);
     struct longest_row *row = &contexts->rows[contexts->row_count++];
     *row = (struct longest_row){.group = contexts->group_count,
                                 .extent = NAN,

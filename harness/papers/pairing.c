@@ -111,7 +111,6 @@ static struct curve *new_curve(const struct sorting *sorting, json_t *setting, c
     struct pairing *pairing = sorting->pairing;
     size_t at = pairing->curve_count++;
     pairing->curves = realloc(pairing->curves, pairing->curve_count * sizeof *pairing->curves);
-    CHECK(pairing->curves);
     CHECK(json_object_set_new(sorting->places, text, json_integer((json_int_t)at)) == 0);
     pairing->curves[at] = (struct curve){.setting = json_incref(setting)};
     return &pairing->curves[at];
@@ -160,10 +159,8 @@ static void add_record(const struct sorting *sorting, const struct record *recor
     struct curve *curve = surely_of(sorting, record);
     if (!curve)
         curve = curve_of(sorting, record);
-    if ((curve->count & (curve->count - 1)) == 0) { // room for twice as many
+    if ((curve->count & (curve->count - 1)) == 0) // room for twice as many
         curve->pairs = realloc(curve->pairs, (curve->count ? 2 * curve->count : 1) * sizeof *curve->pairs);
-        CHECK(curve->pairs);
-    }
     curve->pairs[curve->count] = make_pair(sorting->pairing->file, record);
     curve->pairs[curve->count].number = curve->count;
     curve->count++;

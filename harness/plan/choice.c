@@ -63,7 +63,6 @@ static size_t list_trials(const struct trial *trial, bool host, struct trial **t
     while (methods[count])
         count++;
     *trials = calloc(count * OFFLOADS + 1, sizeof **trials);
-    CHECK(*trials);
     count = 0;
     for (size_t i = 0; methods[i]; i++) {
         unsigned end = !methods[i]->exact ? 0 : asked ? asked + 1 : host ? OFFLOADS : 1;
@@ -177,7 +176,6 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
 static size_t among_ranks(const struct world *world, size_t own, bool largest)
 {
     size_t *all = calloc(world->comm.size, sizeof *all);
-    CHECK(all);
     world->ops->gather(world, all, &own, sizeof own);
     for (size_t rank = 0; world->comm.rank == 0 && rank < world->comm.size; rank++)
         own = (all[rank] > own) == largest ? all[rank] : own;

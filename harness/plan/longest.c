@@ -94,7 +94,6 @@ static bool search_all(struct search *search, const struct space *space)
 {
     double *max = calloc(space->count + 1, sizeof *max);
     bool fine = true;
-    CHECK(max);
     for (size_t f = 0; fine && f < space->count; f++)
         fine = bound_of(search, &space->families[f], &max[f]);
     for (size_t n = 0; fine && n < space->count; n++) {

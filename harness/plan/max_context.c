@@ -291,7 +291,6 @@ bool max_context_find(struct max_context *result, const struct trial *trial, enu
     }
     struct search *search = calloc(1, sizeof *search);
     struct trial *tried = malloc(sizeof *tried);
-    CHECK(search && tried);
     *tried = *trial; // borrowed, except the options
     tried->options = options_copy(&trial->method->options, trial->options);
     *search = (struct search){

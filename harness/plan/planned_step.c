@@ -262,7 +262,6 @@ static void plan_ranks(struct plan *plan)
     size_t count = trial_ranks(&plan->trial);
     plan->flops = calloc(count, sizeof *plan->flops);
     double *busy_s = calloc(count, sizeof *busy_s);
-    CHECK(plan->flops && busy_s);
     if (rank_traces_open(&traced)) {
         step->flops = 0;
         for (size_t rank = 0; rank < count; rank++)

@@ -115,7 +115,6 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
     planner->bounds = calloc(space->count + 1, sizeof *planner->bounds);
     planner->before = calloc(space->candidates + 1, sizeof *planner->before);
     planner->first = calloc(space->count + 1, sizeof *planner->first);
-    CHECK(planner->bounds && planner->before && planner->first);
     for (size_t f = 0; f < space->count; f++)
         planner->first[f + 1] = planner->first[f] + family_of(planner, f)->candidates;
     bool fine = true;
@@ -269,7 +268,6 @@ static bool search(struct planner *planner, struct planned_limits limits, double
 {
     size_t count = planner->space->count;
     struct search_node *nodes = calloc(count + 1, sizeof *nodes);
-    CHECK(nodes);
     *best = (struct candidate){0};
     for (size_t f = 0; f < count; f++) {
         const struct planned_step *bound = &planner->bounds[f];
@@ -357,7 +355,6 @@ bool planner_pareto_front(struct planner *planner, const struct candidate *faste
         while (*count > 1 && next.step.seconds <= pareto_front[*count - 1].step.seconds)
             --*count;
         struct candidate *grown = realloc(pareto_front, (*count + 1) * sizeof *pareto_front);
-        CHECK(grown);
         pareto_front = grown;
         pareto_front[(*count)++] = next;
         limits.device_bytes = (size_t)((double)next.step.peak_bytes / (1 + PARETO_MEMORY_MARGIN));

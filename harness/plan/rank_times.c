@@ -69,7 +69,6 @@ static void *room_for(void *items, size_t *capacity, size_t count, size_t bytes)
         return items;
     *capacity = 2 * count + 16;
     items = realloc(items, *capacity * bytes);
-    CHECK(items);
     return items;
 }
 
@@ -121,7 +120,6 @@ static size_t group_of(struct simulation *s, const struct timed_rank *rank, cons
     struct group *group = &s->groups[s->group_count];
     *group = (struct group){.first = first, .stride = event->stride, .size = event->size};
     group->members = calloc(s->count, sizeof *group->members);
-    CHECK(group->members);
     for (size_t i = 0; i < s->count; i++) {
         size_t number = s->timed[i].rank->rank, after = number - first;
         if (number >= first && after % event->stride == 0 && after / event->stride < event->size)
@@ -147,7 +145,6 @@ static void find_addresses(struct simulation *s, size_t own)
     const struct trace *trace = timed->rank->trace;
     size_t peers[2] = {SIZE_MAX, SIZE_MAX}, channels[2] = {0, 0}; // of the latest send and receive
     timed->addresses = calloc(trace->count + 1, sizeof *timed->addresses);
-    CHECK(timed->addresses);
     for (size_t i = 0; i < s->group_count; i++)
         s->groups[i].counted = 0;
     for (size_t i = 0; i < trace->count; i++) {

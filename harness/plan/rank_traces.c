@@ -92,7 +92,6 @@ bool rank_traces_open(struct rank_traces *traced)
     traced->replicas = trial->parallel.data * trial->parallel.sequence;
     traced->source = calloc(traced->count, sizeof *traced->source);
     traced->traces = calloc(traced->count, sizeof *traced->traces);
-    CHECK(traced->source && traced->traces);
     for (size_t stage = traced->count / traced->replicas; stage-- > 0;) {
         size_t like = stage + 1, first = stage * traced->replicas;
         while (like < traced->count / traced->replicas && !stages_alike(traced, stage, like))
@@ -116,7 +115,6 @@ static size_t list_timed(const struct rank_traces *traced, size_t sample, struct
     size_t n = 0, together = traced->trial->parallel.sequence;
     bool *wanted = calloc(traced->replicas / together, sizeof *wanted);
     *timed = calloc(traced->count, sizeof **timed);
-    CHECK(wanted && *timed);
     for (size_t rank = 0; rank < traced->count; rank++)
         wanted[traced->source[rank] % traced->replicas / together] = true;
     for (size_t rank = 0; rank < traced->count; rank++)
@@ -135,7 +133,6 @@ bool rank_traces_time(const struct rank_traces *traced, size_t sample, double *s
     size_t count = list_timed(traced, sample, &timed);
     bool done = rank_times(timed, count, traced->interconnect, seconds, status);
     double *own_s = calloc(traced->count, sizeof *own_s);
-    CHECK(own_s);
     for (size_t i = 0; i < count; i++)
         own_s[timed[i].rank] = timed[i].busy_s;
     for (size_t rank = 0; rank < traced->count; rank++) {

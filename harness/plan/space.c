@@ -29,7 +29,6 @@ static void add_family(struct space *space, const struct trial *trial, const voi
                               memcmp(space->families[min_family - 1].picks, min, PICKS_MAX * sizeof *min)))
         min_family--;
     space->families = realloc(space->families, (space->count + 1) * sizeof *space->families);
-    CHECK(space->families);
     struct family *family = &space->families[space->count++];
     *family = (struct family){.trial = trial, .given = space->given, .ascending = ascending, .candidates = 1};
     memcpy(family->picks, picks, sizeof family->picks);
@@ -74,7 +73,6 @@ static bool differ_in_offload_alone(const struct trial *a, const struct trial *b
 static void find_dominating(struct space *space, const struct trial *trials, size_t count)
 {
     size_t *first = calloc(count + 1, sizeof *first);
-    CHECK(first);
     for (size_t i = 0, f = 0; i < count; i++) {
         size_t dominating = 0;
         while (!differ_in_offload_alone(&trials[dominating], &trials[i]))

@@ -82,7 +82,6 @@ static void wanted_series(struct series_table *all, const struct record *const *
                           bool (*wanted)(const struct record *), const char *const *omit, bool prefixed)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++)
         if (wanted(records[i]))
@@ -278,7 +277,6 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
     struct series_table all;
     const struct record **shown = calloc(count + 1, sizeof *shown);
     size_t shown_count = 0;
-    CHECK(shown);
     for (size_t i = 0; i < count; i++)
         if (!has_no_share(records[i], records, count))
             shown[shown_count++] = records[i];

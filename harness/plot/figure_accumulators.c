@@ -34,7 +34,6 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
                                            {"bf16", "bf16"}, {BF16_STOCHASTIC, "f32"}, {BF16_STOCHASTIC, "bf16"}};
     static const char *const omit[] = {"chunk", NULL};
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t written = 0, narrow = 0; // series; maximum points of a series with bf16 accumulators
     figure_table_columns(table, "chunks\trelative_l2\tnoise_floor\tsums_relative_l2");
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {

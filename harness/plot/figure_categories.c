@@ -36,7 +36,6 @@ static bool times_of(const struct record *record, double ms[WORK_COUNT])
 static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t kept_count = 0;
     double ms[WORK_COUNT];
     for (size_t i = 0; i < count; i++)

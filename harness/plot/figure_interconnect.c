@@ -107,7 +107,6 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     static const char *const nothing[] = {NULL};
     struct kind kinds[KINDS_MAX];
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t written = 0, max = 0;
     figure_table_columns(table, "kind\tranks\ttime_s\tidle_percent\tsent_GB");
     for (size_t k = 0, found = find_kinds(records, count, kinds); k < found; k++) {

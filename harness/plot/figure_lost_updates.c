@@ -64,7 +64,6 @@ static int by_label(const void *a, const void *b)
 static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     struct row *rows = calloc(count + 1, sizeof *rows);
-    CHECK(rows);
     size_t kept = 0, series = 0;
     bool enough = false;
     for (size_t i = 0; i < count; i++) {

@@ -49,7 +49,6 @@ static int by_context(const void *a, const void *b)
 static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++)
         if (records[i]->status == RECORD_OK && records[i]->pair_sums->given)

@@ -74,7 +74,6 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     static const char *const nothing[] = {NULL};
     double prompts[PROMPTS_MAX];
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t written = 0;
     bool shared = false;
     figure_table_columns(table, "group\tflops_ratio\tpeak_ratio\ttime_ratio\ttime_ratio_low\ttime_ratio_"

@@ -228,7 +228,6 @@ static size_t write_cards(const struct longest_contexts *contexts, const struct 
 {
     const char **labels = calloc(contexts->row_count + 1, sizeof *labels);
     size_t count = 0;
-    CHECK(labels);
     figure_table_columns(table, "cards\tmax_context\tpublished");
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
         if (!has_row(rows, contexts, row))

@@ -18,7 +18,6 @@ static void add_columns(struct figure_table *table, const char *names)
     for (size_t length; *names; names += length + (names[length] == '\t')) {
         length = strcspn(names, "\t");
         table->columns = realloc(table->columns, (table->column_count + 1) * sizeof *table->columns);
-        CHECK(table->columns);
         table->columns[table->column_count++] = interned_text(&table->words, names, length);
     }
 }
@@ -35,7 +34,6 @@ static void add_cell(struct figure_table *table, struct figure_cell cell)
     if (table->cell_count == table->capacity) {
         table->capacity = table->capacity ? 2 * table->capacity : 256;
         table->cells = realloc(table->cells, table->capacity * sizeof *table->cells);
-        CHECK(table->cells);
     }
     CHECK(table->cell_count < table->row_count * table->column_count);
     table->cells[table->cell_count++] = cell;
@@ -103,7 +101,6 @@ static void count_anew(struct figure_table *table, size_t column)
     for (size_t i = 0; i < table->row_count; i++)
         greatest = fmax((double)greatest, figure_table_at(table, i, column)->number);
     size_t *numbers = calloc(greatest + 1, sizeof *numbers), count = 0;
-    CHECK(numbers);
     for (size_t i = 0; i < table->row_count; i++)
         numbers[(size_t)figure_table_at(table, i, column)->number] = 1;
     for (size_t i = 0; i <= greatest; i++)
@@ -167,7 +164,6 @@ static void mark_series(const struct figure_table *table, size_t from, size_t to
                         const struct spans *spans, bool *kept)
 {
     size_t *extreme = malloc(2 * spans->count * sizeof *extreme);
-    CHECK(extreme);
     for (size_t column = COLUMNS_OF_ALL; column < table->column_count; column++) {
         memset(extreme, 0xff, 2 * spans->count * sizeof *extreme);
         for (size_t row = from; row < to && column != along; row++) {
@@ -194,7 +190,6 @@ void figure_table_thin(struct figure_table *table, const char *along, bool logar
     if (column == SIZE_MAX || table->row_count <= ROWS_MAX)
         return;
     bool *kept = calloc(table->row_count, sizeof *kept);
-    CHECK(kept);
     for (size_t i = 0; i < table->row_count; i++) {
         spans.min = fmin(spans.min, figure_table_at(table, i, column)->number);
         spans.greatest = fmax(spans.greatest, figure_table_at(table, i, column)->number);

@@ -56,7 +56,6 @@ static void timeline_rows(struct figure_table *table, const struct series_table 
     bool planned = trial_plans_on(record->trial.device);
     size_t count = json_array_size(events);
     double *values = calloc(2 + categories, sizeof *values);
-    CHECK(values);
     for (size_t start = 0, end; start < count; start = end) {
         size_t highest = highest_of_step(events, categories, planned ? 1 : 0, start, &end);
         // A step ends at its last event, whatever was higher just before.
@@ -83,7 +82,6 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
 {
     struct series_table all;
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++)
         if (has_timeline(records[i]))

@@ -35,7 +35,6 @@ static void curves_of(const struct record *const *records, size_t count, struct 
 {
     static const char *const nothing[] = {NULL};
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++)
         if (has_curve(records[i]))
@@ -243,7 +242,6 @@ static bool has_metrics(const struct record *record)
 static bool tabulate_metrics(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
-    CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++)
         if (has_metrics(records[i]))

@@ -49,7 +49,6 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
 {
     static const char *const nothing[] = {NULL}, *const chunk[] = {"chunk", NULL};
     const struct record **planned = calloc(count + 1, sizeof *planned);
-    CHECK(planned);
     size_t planned_count = 0;
     for (size_t i = 0; i < count; i++)
         if (is_planned(records[i]))

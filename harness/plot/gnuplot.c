@@ -45,7 +45,6 @@ char *gnuplot_scripts(const char *given, struct status *status)
 static char *assignment(const struct gnuplot_variable *variable)
 {
     char *text = malloc(strlen(variable->name) + 4 * strlen(variable->value) + 4);
-    CHECK(text);
     char *out = text + sprintf(text, "%s=\"", variable->name);
     for (const unsigned char *in = (const unsigned char *)variable->value; *in; in++) {
         bool letter = (*in >= 'a' && *in <= 'z') || (*in >= 'A' && *in <= 'Z');
@@ -82,7 +81,6 @@ static char *contents(int file, size_t *bytes, struct status *status)
     struct stat info = {0};
     bool known = fstat(file, &info) == 0;
     char *text = malloc((size_t)info.st_size + 1);
-    CHECK(text);
     ssize_t got = known ? io_read_at(file, text, (size_t)info.st_size, 0) : -1;
     if (got == info.st_size) {
         *bytes = (size_t)got;
@@ -141,7 +139,6 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
     char script[NAME_MAX], *picture = NULL;
     snprintf(script, sizeof script, "%s.gp", name);
     char **arguments = calloc(2 * (count + OWN) + 4, sizeof *arguments);
-    CHECK(arguments);
     size_t used = 0;
     arguments[used++] = "gnuplot";
     arguments[used++] = "--default-settings"; // ignores the user's gnuplot settings

@@ -93,7 +93,6 @@ static char *svg_of_size(const char *svg, struct picture_size size, size_t *byte
         mm = size.height_mm / height;
     char *sized = NULL;
     FILE *stream = open_memstream(&sized, bytes);
-    CHECK(stream);
     fprintf(stream, "%.*swidth=\"%.2fmm\" height=\"%.2fmm\" %s", (int)(box - svg), svg, mm * width, mm * height,
             box);
     CHECK(fclose(stream) == 0);
@@ -228,7 +227,6 @@ static void queue_add(struct picture_queue *queue, const struct picture *picture
 {
     const char **texts[TEXTS];
     queue->pictures = realloc(queue->pictures, (queue->count + 1) * sizeof *queue->pictures);
-    CHECK(queue->pictures);
     struct picture *added = &queue->pictures[queue->count++];
     *added = *picture;
     texts_of(added, texts);

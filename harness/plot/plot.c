@@ -66,7 +66,6 @@ static void numbering_grow(struct numbering *numbering)
 {
     size_t capacity = numbering->capacity ? 2 * numbering->capacity : 64;
     struct numbered *items = calloc(capacity, sizeof *items);
-    CHECK(items);
     for (size_t i = 0; i < numbering->capacity; i++)
         if (numbering->items[i].after)
             *slot_of(items, capacity, numbering->items[i].hash) = numbering->items[i];
@@ -155,7 +154,6 @@ static size_t add_name(struct names_at_glance *names, const char *name)
 {
     size_t count = names->glances.count;
     names->numbers = realloc(names->numbers, count * sizeof *names->numbers);
-    CHECK(names->numbers);
     return names->numbers[count - 1] = numbering_of(&names->names, name, strlen(name));
 }
 
@@ -223,7 +221,6 @@ static void add_record(struct group *group, const struct record *record, const c
 {
     group->records = realloc(group->records, (group->count + 1) * sizeof *group->records);
     group->origins = realloc(group->origins, (group->count + 1) * sizeof *group->origins);
-    CHECK(group->records && group->origins);
     group->records[group->count] = record;
     group->origins[group->count++] = origin;
 }
@@ -247,7 +244,6 @@ static size_t *place_of(struct grouping_work *work, const struct group *group, s
     size_t before = work->trials.count, trial = numbering_of(&work->trials, &key, sizeof key);
     if (trial == before) {
         work->places = realloc(work->places, (before + 1) * sizeof *work->places);
-        CHECK(work->places);
         work->places[trial] = group->count;
     }
     return &work->places[trial];
@@ -336,7 +332,6 @@ static struct figure_table *tabulate(const struct figure *figure, const struct p
                                      const struct record *const *records, size_t count)
 {
     struct figure_table *table = calloc(1, sizeof *table);
-    CHECK(table);
     bool enough = published          ? figure->tabulate_beside(records, count, published, table)
                   : figure->tabulate ? figure->tabulate(records, count, table)
                                      : false;
@@ -506,7 +501,6 @@ static bool is_drawn(const struct grouping *grouping, const struct group *group)
 static void suffix_of(const struct grouping *grouping, const struct group *group, char *text, size_t bytes)
 {
     json_t **rivals = calloc(grouping->count + 1, sizeof *rivals);
-    CHECK(rivals);
     size_t count = 0;
     for (size_t i = 0; i < grouping->count; i++) {
         const struct group *other = &grouping->groups[i];
@@ -601,7 +595,6 @@ static void say_machines(const struct grouping *grouping, const struct figure *f
 {
     json_t *drawn = json_object(), *told = json_object(); // experiments, and those with a machine
     char key[600];
-    CHECK(drawn && told);
     for (size_t pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < grouping->count; i++) {
             const struct group *group = &grouping->groups[i];

@@ -68,7 +68,6 @@ bool series_choice_apply(struct series_choice *choice, struct figure_table *tabl
         return true;
     bool *rows = calloc(table->row_count + 1, sizeof *rows), any = false;
     size_t panel = figure_table_find(table, "panel_label");
-    CHECK(rows);
     if (panel == SIZE_MAX)
         panel = figure_table_find(table, "group_label");
     choice->panel_found |= panel == SIZE_MAX;
@@ -90,7 +89,6 @@ static bool tell(const struct series_choice *choice, const char *name, struct st
 {
     struct names names = {0};
     char *labels = strdup(choice->seen), *heads = strdup(choice->seen), *rest = labels, *word;
-    CHECK(labels && heads);
     while ((word = strsep(&rest, "\"")) && names.count + 2 < NAMES_MAX) { // the separators are blank
         char *head = heads + (word - labels);
         head[strcspn(head, ",\"")] = 0;

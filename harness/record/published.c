@@ -226,7 +226,6 @@ static bool read_point(struct reader *reader, char *line)
     if (file->count == POINTS_LIMIT)
         return refuse(reader, "too many points", shown);
     file->points = realloc(file->points, (file->count + 1) * sizeof *file->points);
-    CHECK(file->points);
     file->points[file->count++] = point;
     return true;
 }
@@ -304,7 +303,6 @@ bool published_load(struct published *published, const char *folder, struct stat
     if (count < 0)
         return status_set(status, STATUS_IO, "%.300s: %s", folder, strerror(errno));
     published->files = calloc((size_t)count + 1, sizeof *published->files);
-    CHECK(published->files);
     bool fine =
         count > 0 || status_set(status, STATUS_BAD_INPUT, "%.300s: holds no .csv of published points", folder);
     for (int i = 0; i < count; i++) {
@@ -312,7 +310,6 @@ bool published_load(struct published *published, const char *folder, struct stat
         if (fine) {
             struct published_file *file = &published->files[published->count++];
             file->path = strdup(path);
-            CHECK(file->path);
             fine = read_file(file, entries[i]->d_name, status);
         }
         free(entries[i]);

@@ -249,7 +249,6 @@ json_t *record_text(const char *value)
     if (string)
         return string;
     char *ascii = strdup(value);
-    CHECK(ascii);
     for (char *c = ascii; *c; c++)
         if ((unsigned char)*c >= 0x80)
             *c = '?';

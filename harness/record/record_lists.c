@@ -28,7 +28,6 @@ void keyed_records_add(struct keyed_records *keyed, const struct record *record,
         size_t capacity = keyed->count ? 2 * keyed->count : 1;
         keyed->records = realloc(keyed->records, capacity * sizeof *keyed->records);
         keyed->keys = realloc(keyed->keys, capacity * sizeof *keyed->keys);
-        CHECK(keyed->records && keyed->keys);
     }
     keyed->records[keyed->count] = record;
     keyed->keys[keyed->count++] = key;

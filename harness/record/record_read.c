@@ -200,7 +200,6 @@ static void append(struct bytes *to, const void *item, size_t bytes)
     if (to->capacity - to->count < bytes) {
         to->capacity = 2 * (to->capacity + bytes);
         to->items = realloc(to->items, to->capacity);
-        CHECK(to->items);
     }
     memcpy(to->items + to->count, item, bytes);
     to->count += bytes;
@@ -319,7 +318,6 @@ static struct interned_item *rest_of(const struct reading *reading, const char *
 {
     struct slice trial = slice_from(reading, start);
     char *rest = malloc(trial.bytes), *end = rest;
-    CHECK(rest);
     for (size_t i = 0; i < reading->count_count; i++) {
         end = mempcpy(end, start, (size_t)(reading->counts[i].text - start));
         *end++ = '0';

@@ -181,7 +181,6 @@ static void add(struct kept *kept, const struct record *record)
     if (kept->count == kept->capacity) {
         kept->capacity = kept->capacity ? 2 * kept->capacity : 16;
         kept->records = realloc(kept->records, kept->capacity * sizeof *kept->records);
-        CHECK(kept->records);
     }
     kept->records[kept->count++] = *record;
 }

@@ -48,7 +48,6 @@ static void grow(struct result_ids *ids)
 {
     ids->capacity = ids->capacity ? 2 * ids->capacity : 64;
     ids->items = realloc(ids->items, ids->capacity * sizeof *ids->items);
-    CHECK(ids->items);
 }
 
 void result_ids_add(struct result_ids *ids, const struct record *record)

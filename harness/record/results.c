@@ -33,7 +33,6 @@ static void make_slots(struct results *results, size_t count)
     CHECK(count < UINT32_MAX);
     free(results->places);
     results->places = calloc(results->slots + 1, sizeof *results->places);
-    CHECK(results->places);
     for (size_t i = 0; i < results->count; i++)
         *slot_of(results, results->records[i]) = (uint32_t)i + 1;
 }
@@ -45,7 +44,6 @@ static void make_room(struct results *results, size_t count)
     results->found = realloc(results->found, (count + 1) * sizeof *results->found);
     results->rounds = realloc(results->rounds, (count + 1) * sizeof *results->rounds);
     results->joined = realloc(results->joined, (count + 1) * sizeof *results->joined);
-    CHECK(results->records && results->origins && results->found && results->rounds && results->joined);
     if (!results->every)
         make_slots(results, count);
 }
@@ -93,7 +91,6 @@ static void drop_joined(struct results *results, size_t at)
 static void join(struct results *results, size_t at, const struct record *record)
 {
     struct record *joined = malloc(sizeof *joined);
-    CHECK(joined);
     *joined = rounds_join(results->records[at], results->rounds[at], record);
     drop_joined(results, at);
     results->records[at] = results->joined[at] = joined;
@@ -121,7 +118,6 @@ static void add_record(struct results *results, const struct record *record, con
 void results_add(struct results *results, const struct result_file *file)
 {
     results->files = realloc(results->files, (results->file_count + 1) * sizeof *results->files);
-    CHECK(results->files);
     results->files[results->file_count++] = *file;
     make_room(results, results->count + file->count);
     for (size_t i = 0; i < file->count; i++)

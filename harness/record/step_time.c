@@ -89,7 +89,6 @@ struct shift round_ratio(const struct number_list *times, const struct number_li
     size_t rounds = times->count < over->count ? times->count : over->count;
     const double *last = times->items + times->count - rounds, *last_over = over->items + over->count - rounds;
     double *logs = malloc((rounds + 1) * sizeof *logs);
-    CHECK(logs);
     for (size_t i = 0; i < rounds; i++)
         logs[i] = log(last[i] / last_over[i]);
     struct sample_mean mean = sample_mean(logs, rounds);

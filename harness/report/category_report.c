@@ -185,7 +185,6 @@ bool category_report_table(const struct category_report *report, const struct re
         .report = report, .planned = !isfinite(record->categories->step_ms), .stream = stream};
     size_t count = record->categories->rows.count;
     struct line *lines = calloc(count + 1, sizeof *lines);
-    CHECK(lines);
     for (size_t i = 0; i < count; i++)
         lines[i] = line_of(&rows[i]);
     if (count) {
@@ -200,7 +199,6 @@ size_t category_report_write(const struct category_report *report, const struct 
 {
     static const char *const nothing[] = {NULL};
     const struct record **records = calloc(results->count + 1, sizeof *records);
-    CHECK(records);
     size_t count = 0, written = 0;
     for (size_t i = 0; i < results->count; i++)
         if (results->records[i]->categories->rows.count > 0)

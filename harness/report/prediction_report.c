@@ -70,7 +70,6 @@ struct predicted_order predicted_order_of(struct predicted_time *times, size_t c
     struct predicted_order order = {0};
     double *estimates = malloc((count + 1) * sizeof *estimates);
     size_t *sums = calloc(count + 1, sizeof *sums), faster = 0; // faster: number of pairs that differ enough
-    CHECK(estimates && sums);
     qsort(times, count, sizeof *times, by_measured);
     for (size_t i = 0; i < count; i++)
         estimates[i] = times[i].estimate_ms;
@@ -116,7 +115,6 @@ static struct predicted_order order_of(const struct record *const *records, cons
     struct comparable *all = malloc((count + 1) * sizeof *all);
     struct predicted_time *times = malloc((count + 1) * sizeof *times);
     size_t counted = 0;
-    CHECK(all && times);
     for (size_t i = 0; i < count; i++)
         if (!isnan(ms[i]))
             all[counted++] = (struct comparable){
@@ -141,7 +139,6 @@ struct prediction_errors prediction_errors_of(const struct record *const *record
 {
     struct prediction_errors errors = {0};
     double *sizes = calloc(count + 1, sizeof *sizes), *ms = calloc(count + 1, sizeof *ms);
-    CHECK(sizes && ms);
     for (size_t i = 0; i < count; i++) {
         ms[i] = prediction_measured_ms(records[i], speed);
         if (isnan(ms[i]))
@@ -246,7 +243,6 @@ bool prediction_any(const struct results *results)
 bool prediction_report_write(const struct results *results, bool points, enum table_format format, FILE *stream)
 {
     const struct record **records = calloc(results->count + 1, sizeof *records);
-    CHECK(records);
     size_t count = 0;
     for (size_t i = 0; i < results->count; i++)
         if (isfinite(prediction_measured_ms(results->records[i], PREDICTION_AS_MEASURED)))

@@ -15,7 +15,6 @@ static void add_words(const struct printer *printer, struct text_table *text, co
 {
     char **words = calloc(printer->table->column_count + 1, sizeof *words);
     size_t count = 0;
-    CHECK(words);
     for (size_t c = 0; c < printer->table->column_count; c++)
         if (!silent[c])
             words[count++] = record_table_words(printer->table, row, c);
@@ -39,7 +38,6 @@ static void add_titles(const struct printer *printer, struct text_table *text, c
     const char **titles = calloc(table->column_count + 1, sizeof *titles);
     struct interned words = {0};
     size_t count = 0;
-    CHECK(titles);
     for (size_t c = 0; c < table->column_count; c++) {
         if (silent[c])
             continue;
@@ -206,7 +204,6 @@ static void write_for_people(const struct printer *printer, const struct results
 {
     struct text_table table = {0};
     bool *silent = calloc(printer->table->column_count + 1, sizeof *silent), framed = !printer->request->columns;
-    CHECK(silent);
     for (size_t c = 0; framed && c < printer->table->column_count; c++)
         silent[c] = record_table_is_silent(printer->table, c);
     add_titles(printer, &table, silent);
@@ -301,7 +298,6 @@ static void write_json(const struct printer *printer)
 {
     const struct record_table *table = printer->table;
     char **leads = calloc(table->column_count + 1, sizeof *leads);
-    CHECK(leads);
     for (size_t c = 0; c < table->column_count; c++)
         leads[c] = json_lead(table, c);
     fputs("[", printer->stream);

@@ -393,7 +393,6 @@ size_t report_published_write(const struct report_request *request, const struct
                               const struct published *published, bool apart, FILE *stream)
 {
     const struct record **records = calloc(results->count + 1, sizeof *records);
-    CHECK(records);
     size_t written = 0;
     for (size_t i = 0; i < published->count; i++) {
         const struct published_file *file = &published->files[i];

@@ -109,7 +109,6 @@ static json_t *part_of_id(struct trial_defaults *defaults, size_t key, struct js
     if (json_equal(field.value, absent))
         return NULL;
     json_t *part = json_deep_copy(field.value);
-    CHECK(part);
     if (json_is_object(part))
         strip(part, json_is_object(absent) ? absent : kept_bare(defaults, key, field));
     return part;

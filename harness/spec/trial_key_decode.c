@@ -175,7 +175,6 @@ json_t *trial_key_recorded(const struct trial_key *key, const json_t *trial)
     if (!value)
         return absent;
     json_t *whole = json_copy(value);
-    CHECK(whole);
     if (json_is_object(absent))
         CHECK(json_object_update_missing(whole, absent) == 0);
     json_decref(absent);
@@ -185,7 +184,6 @@ json_t *trial_key_recorded(const struct trial_key *key, const json_t *trial)
 json_t *trial_recorded(const json_t *trial)
 {
     json_t *whole = json_copy((json_t *)trial);
-    CHECK(whole);
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         json_t *value = trial_key_recorded(key, trial);
         if (value && value != json_object_get(whole, key->name))

@@ -205,7 +205,6 @@ static struct record_column field_column(const struct record_columns *columns, c
 struct record_column *record_columns_flat(const struct record_columns *columns, size_t *count)
 {
     struct record_column *flat = calloc(json_object_size(columns->known) + 1, sizeof *flat);
-    CHECK(flat);
     const char *name;
     json_t *known;
     *count = 0;

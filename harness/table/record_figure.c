@@ -42,7 +42,6 @@ static json_t *spread_ms(const struct table_row *row)
     if (samples->count < 2)
         return json_null();
     double *sorted = malloc(samples->count * sizeof *sorted);
-    CHECK(sorted);
     memcpy(sorted, samples->items, samples->count * sizeof *sorted);
     qsort(sorted, samples->count, sizeof *sorted, ascending);
     double between = quantile(sorted, samples->count, 0.75) - quantile(sorted, samples->count, 0.25);

@@ -139,7 +139,6 @@ static bool tell_unknown(const struct condition *condition, const char *value, c
                          struct status *status)
 {
     json_t *values = json_object();
-    CHECK(values);
     for (size_t i = 0; i < results->count; i++) {
         const json_t *share = share_in(&condition->column, results->records[i]);
         json_t *own = record_column_value(&condition->column, results->records[i]);
@@ -183,7 +182,6 @@ static bool tell_several(const struct condition *condition, const struct record_
 static void read_values(struct condition *condition, const char *list)
 {
     condition->values = calloc(strlen(list) + 1, sizeof *condition->values);
-    CHECK(condition->values);
     for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
         end = at + word_list_first(at);
         char *value = condition->values[condition->value_count++] = strndup(at, (size_t)(end - at));
@@ -284,7 +282,6 @@ static bool check_list(const struct condition *condition, const struct results *
     if (condition->value_count < 2)
         return true;
     bool *found = calloc(condition->value_count, sizeof *found), fine = true;
-    CHECK(found);
     size_t count = find_values(condition, results, found);
     for (size_t i = 1; fine && i < condition->value_count; i++)
         if (!found[i] && is_condition(columns, condition->values[i]))
@@ -305,7 +302,6 @@ static bool filter(struct results *results, const char *const *texts, size_t cou
     struct record_columns columns;
     record_columns_open(&columns, results);
     struct condition *conditions = calloc(count, sizeof *conditions);
-    CHECK(conditions);
     bool fine = true;
     for (size_t i = 0; fine && i < count; i++)
         fine = read_condition(&conditions[i], &columns, texts[i], results, status) &&

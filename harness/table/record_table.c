@@ -40,7 +40,6 @@ static bool choose_columns(struct record_table *table, struct status *status)
     for (const char *c = table->names; *c; c++)
         count += *c == ',';
     table->columns = calloc(count, sizeof *table->columns);
-    CHECK(table->columns);
     char *rest = table->names, *name;
     bool fine = true;
     while (fine && (name = strsep(&rest, ",")))
@@ -67,7 +66,6 @@ json_t *record_table_compute(const struct record_table *table, size_t row, size_
 static void take_values(struct record_table *table)
 {
     table->values = calloc(table->row_count * table->column_count + 1, sizeof *table->values);
-    CHECK(table->values);
     for (size_t r = 0; r < table->row_count; r++)
         for (size_t c = 0; c < table->column_count; c++)
             table->values[r * table->column_count + c] = record_table_compute(table, r, c);
@@ -133,7 +131,6 @@ static char *trial_key_of(const struct record *record)
 static void find_rounds(const struct record_table *table, struct bases *bases)
 {
     json_t *seen = json_object(); // {trial: its previous row}
-    CHECK(seen);
     for (size_t i = 0; i < table->row_count; i++) {
         char *key = trial_key_of(table->rows[i].record);
         const json_t *before = json_object_get(seen, key);
@@ -160,7 +157,6 @@ static const char *find_method(struct record_table *table, struct bases *bases)
     const struct record **records = calloc(table->row_count + 1, sizeof *records);
     struct series_table all;
     const char *name = "";
-    CHECK(records);
     for (size_t i = 0; i < table->row_count; i++)
         records[i] = table->rows[i].record;
     series_make(&all, records, table->row_count, none, true);
@@ -214,7 +210,6 @@ static void find_same(const struct record_table *table, const struct bases *base
                       const struct record **found)
 {
     size_t *heads = calloc(table->row_count + 1, sizeof *heads);
-    CHECK(heads);
     for (size_t from = 0, to; from < table->row_count; from = to) {
         for (to = from; to < table->row_count && by_tokens(&bases->places[from], &bases->places[to]) == 0;)
             to++;
@@ -243,7 +238,6 @@ static char *base_suffix(const struct record_table *table, const struct bases *b
     const struct record **records = calloc(table->row_count + 1, sizeof *records);
     struct trial_names names;
     size_t count = 0;
-    CHECK(records);
     // Considers steps that have a baseline of their method.
     for (size_t i = 0; i < table->row_count; i++) {
         const struct table_row *row = &table->rows[bases->places[i].at];
@@ -259,7 +253,6 @@ static char *base_suffix(const struct record_table *table, const struct bases *b
     trial_names_open(&names, records, count, false);
     char *suffix =
         strdup(count ? trial_names_at(&names, 0).text + strlen(names.table.series[names.series[0]].label) : "");
-    CHECK(suffix);
     trial_names_close(&names);
     free(records);
     return suffix;
@@ -330,7 +323,6 @@ static void order_rows(struct record_table *table, const struct record_column *b
 {
     struct sorted_row *sorted = calloc(table->row_count + 1, sizeof *sorted);
     struct table_row *rows = calloc(table->row_count + 1, sizeof *rows);
-    CHECK(sorted && rows);
     for (size_t i = 0; i < table->row_count; i++)
         sorted[i] = (struct sorted_row){i, value_of(table, by, i), descending};
     qsort(sorted, table->row_count, sizeof *sorted, compare_rows);
@@ -350,7 +342,6 @@ static bool sort_rows(struct record_table *table, const char *sort, struct statu
     char *name = strdup(sort), *order = name + strcspn(name, ":");
     bool given = *order == ':', descending = given && strcmp(order + 1, "desc") == 0;
     struct record_column by;
-    CHECK(name);
     bool fine =
         !given || descending || strcmp(order + 1, "asc") == 0 ||
         status_set(status, STATUS_BAD_INPUT, "--sort: the order is asc or desc, found \"%.60s\"", order + 1);
@@ -375,7 +366,6 @@ static void name_experiment(struct record_table *table, size_t first, bool *name
     const struct record **records = calloc(table->row_count + 1, sizeof *records);
     size_t *rows = calloc(table->row_count + 1, sizeof *rows), count = 0;
     struct trial_names names;
-    CHECK(records && rows);
     for (size_t i = first; i < table->row_count; i++) {
         if (named[i] || strcmp(table->rows[i].record->experiment, experiment) != 0)
             continue;
@@ -405,7 +395,6 @@ static void take_rows(struct record_table *table, const struct results *results)
 {
     bool apart = false, *named = calloc(results->count + 1, sizeof *named);
     table->rows = calloc(results->count + 1, sizeof *table->rows);
-    CHECK(named && table->rows);
     table->row_count = results->count;
     for (size_t i = 0; i < results->count; i++)
         table->rows[i] = (struct table_row){.record = results->records[i], .name = ""};
@@ -423,7 +412,6 @@ static void take_rows(struct record_table *table, const struct results *results)
 static void take_titles(struct record_table *table)
 {
     table->titles = calloc(table->column_count + 1, sizeof *table->titles);
-    CHECK(table->titles);
     for (size_t c = 0; c < table->column_count; c++) {
         const struct record_figure *figure = table->columns[c].figure;
         const char *title = figure ? figure->title : table->columns[c].name, *over = strstr(title, " / ");

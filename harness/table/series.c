@@ -66,7 +66,6 @@ static size_t collect_keys(const struct record *const *records, size_t count, co
             if (found == capacity) {
                 capacity = capacity ? 2 * capacity : 16;
                 *keys = realloc(*keys, capacity * sizeof **keys);
-                CHECK(*keys);
             }
             (*keys)[found++] = key;
         }
@@ -247,7 +246,6 @@ static int compare_sorted(const void *a, const void *b, void *context)
 static struct sorted *sort_records(const struct record *const *records, size_t count, struct sorting *sorting)
 {
     struct sorted *sorted = calloc(count + 1, sizeof *sorted);
-    CHECK(sorted);
     for (size_t i = 0; i < count; i++)
         sorted[i] = (struct sorted){records[i], i};
     qsort_r(sorted, count, sizeof *sorted, compare_sorted, sorting);
@@ -267,7 +265,6 @@ static size_t add_series(struct series_table *table, const struct sorted *sorted
            compare_records(sorted[series->record_count].record, first, sorting->keys, sorting->key_count) == 0)
         series->record_count++;
     series->records = calloc(series->record_count, sizeof(const struct record *));
-    CHECK(series->records);
     for (size_t i = 0; i < series->record_count; i++)
         series->records[i] = sorted[i].record;
     return series->record_count;

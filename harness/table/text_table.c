@@ -81,7 +81,6 @@ static const char *escaped(const char *word, enum table_format format, struct in
     if (!needs_escapes(word, escapes))
         return word;
     FILE *stream = open_memstream(&text, &bytes);
-    CHECK(stream);
     for (; *word; word++) {
         const struct escape *escape = escapes;
         while (escape->sign && escape->sign != *word)
@@ -189,7 +188,6 @@ void text_table_print(const struct text_table *table, enum table_format format, 
     const char **words = calloc(count + 1, sizeof *words);
     struct interned written = {0};
     int *widths = calloc(table->columns + 1, sizeof *widths);
-    CHECK(words && widths);
     for (size_t i = 0; i < count; i++) {
         words[i] = escaped(table->cells[i], format, &written);
         int length = (int)strlen(words[i]), *width = &widths[i % table->columns];

@@ -110,7 +110,6 @@ static int compare_numbered(const void *a, const void *b)
 static struct numbered *numbered_of(const struct record *const *records, size_t count)
 {
     struct numbered *places = calloc(count + 1, sizeof *places);
-    CHECK(places);
     for (size_t i = 0; i < count; i++)
         places[i] = (struct numbered){records[i], i};
     qsort(places, count, sizeof *places, compare_numbered);
@@ -122,7 +121,6 @@ static void find_series(struct trial_names *names)
     static const char *const none[] = {NULL};
     struct numbered *places = numbered_of(names->records, names->count);
     names->series = calloc(names->count + 1, sizeof *names->series);
-    CHECK(names->series);
     series_make(&names->table, names->records, names->count, none, true);
     for (size_t s = 0; s < names->table.count; s++) {
         for (size_t r = 0; r < names->table.series[s].record_count; r++) {
@@ -166,7 +164,6 @@ static bool is_ambiguous(const struct trial_key *key, const struct record *const
 {
     json_t *said = json_object();
     bool ambiguous = false;
-    CHECK(said);
     for (size_t i = 0; !ambiguous && i < count; i++) {
         if (i && recorded_key_alike(key, records[i], records[i - 1]))
             continue;
