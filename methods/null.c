@@ -25,21 +25,12 @@ struct null_options {
 };
 
 static const struct option option_rows[] = {
-    {.name = "behaviour",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct null_options, behaviour),
-     .initial = BEHAVIOUR_OK,
+    {OPTION("behaviour", CHOICE, struct null_options, behaviour), .initial = BEHAVIOUR_OK,
      .choices = OPTION_CHOICES("ok", "fail", "hang", "stop", "oom", "crash", "kill", "exit"),
      .help = "behaviour of method null's step"},
-    {.name = "at_rank",
-     .type = OPTION_COUNT,
-     .offset = offsetof(struct null_options, at_rank),
-     .maximum = OPTION_COUNT_MAX,
+    {OPTION("at_rank", COUNT, struct null_options, at_rank), .maximum = OPTION_COUNT_MAX,
      .help = "rank with this behaviour of method null"},
-    {.name = "seconds",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct null_options, seconds),
-     .maximum = 1e6,
+    {OPTION("seconds", NUMBER, struct null_options, seconds), .maximum = 1e6,
      .help = "duration of method null's step"},
     OPTION_OFFLOAD(struct null_options),
     {0}};
