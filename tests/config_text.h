@@ -20,6 +20,8 @@
 #define GEMMA3      "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
 #define GRANITE_SWA "{\"model_type\": \"granite_swa\", \"num_key_value_heads\": 2, " SIZES
 #define PHI3        "{\"model_type\": \"phi3\", \"num_key_value_heads\": 2, " SIZES
+#define SMOLLM3     "{\"model_type\": \"smollm3\", \"num_key_value_heads\": 2, " SIZES
+#define EXAONE4     "{\"model_type\": \"exaone4\", \"num_key_value_heads\": 2, " SIZES
 #define MISTRAL     "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
 #define LLAMA3                                                                                                     \
     "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \

@@ -169,6 +169,50 @@ static void norms_activations_and_scales(void **state)
     expect_same_again(scratch, &c);
 }
 
+// Layers without positions, parts of heads, biases and factors; what is written is read again.
+static void positions_biases_and_factors(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, SMOLLM3 ", \"no_rope_layer_interval\": 2, \"mlp_bias\": true}");
+    assert_true(config_kind(&c, 0)->rope == ROPE_HALVES && config_kind(&c, 1)->rope == ROPE_NONE);
+    assert_true(c.kinds[0].rope_theta == 2e6 && c.mlp_bias && !c.o_bias && !c.qkv_bias && c.tied);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, SMOLLM3 ", \"no_rope_layers\": [0, 1, 0], \"attention_bias\": true}");
+    assert_true(config_kind(&c, 0)->rope == ROPE_NONE && config_kind(&c, 1)->rope == ROPE_HALVES);
+    assert_true(c.qkv_bias && c.o_bias);
+    expect_same_again(scratch, &c);
+
+    c = config_of(scratch, EXAONE4 ", \"sliding_window_pattern\": 2, \"sliding_window\": 9}");
+    assert_true(config_kind(&c, 0)->rope == ROPE_HALVES && config_kind(&c, 0)->window == 9);
+    assert_true(config_kind(&c, 1)->rope == ROPE_NONE && config_kind(&c, 1)->window == 0);
+    assert_true(c.norms == NORMS_AFTER && c.qk_norm && !c.whole_qk_norm);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, EXAONE4 ", \"sliding_window\": null}");
+    assert_true(config_kind(&c, 1)->rope == ROPE_HALVES && !config_has_window(&c));
+    expect_same_again(scratch, &c);
+
+    c = config_of(scratch, "{\"model_type\": \"glm4\", \"head_dim\": 16, " SIZES "}");
+    assert_true(c.kinds[0].rope == ROPE_INTERLEAVED && c.kinds[0].rotary == 8 && c.kinds[0].kv_heads == 2);
+    assert_true(c.norms == NORMS_AROUND && c.glm_norms && c.qkv_bias && c.norm_epsilon == 1.5625e-7);
+    struct status status = {0};
+    assert_false(folder_write_config(scratch->folder, &c, DTYPE_F32, &status)); // gate and up are one tensor there
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+
+    c = config_of(scratch,
+                  "{\"model_type\": \"granite\", \"attention_multiplier\": 0.5, \"embedding_multiplier\": 12, "
+                  "\"residual_multiplier\": 0.22, \"logits_scaling\": 8, " SIZES "}");
+    assert_true(c.kinds[0].query_scale == sqrt(8) / 2 && c.embedding_scale == 12 && c.residual_scale == 0.22);
+    assert_true(c.logits_scale == 0.125);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, "{\"model_type\": \"seed_oss\", \"head_dim\": 8, \"num_key_value_heads\": 2, "
+                           "\"attention_out_bias\": true, " SIZES "}");
+    assert_true(c.qkv_bias && c.o_bias && !c.mlp_bias);
+    c = config_of(scratch, "{\"model_type\": \"ernie4_5\", \"head_dim\": 8, \"use_bias\": true, " SIZES "}");
+    assert_true(c.qkv_bias && c.o_bias && c.mlp_bias && c.kinds[0].rope == ROPE_INTERLEAVED &&
+                c.kinds[0].rotary == 0);
+    expect_same_again(scratch, &c);
+}
+
 #define TEXT(type) "{\"model_type\": \"" type "\", \"text_config\": {\"num_key_value_heads\": 2, " SIZES
 
 // Models of images or sound: their language model, with what its class in transformers assumes.
@@ -250,7 +294,7 @@ static const struct {
     {PHI3 ", \"rope_scaling\": {\"type\": \"longrope\"}}", "key \"type\": expected default: longrope"},
     {PHI3 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", "key \"type\": expected default: longrope"},
     {PHI3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}", "key \"type\": expected default: longrope"},
-    {PHI3 ", \"partial_rotary_factor\": 0.75}",
+    {LLAMA ", \"partial_rotary_factor\": 0.75}",
      "key \"partial_rotary_factor\": expected 1: whole heads are rotated"},
     {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
     {"{\"model_type\": \"llama\"}", "key \"hidden_size\": expected a whole number above 0, found nothing"},
@@ -277,8 +321,14 @@ static const struct {
     {LLAMA ", NaN: 1}", "config.json:1:"},
     {LLAMA ", \"a\": +Infinity}", "config.json:1:"},
     {LLAMA ", \"rope_theta\": -1}", "key \"rope_theta\": expected a number"},
-    {LLAMA ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
-    {LLAMA ", \"mlp_bias\": true}", "key \"mlp_bias\": biases in the MLP"},
+    {MISTRAL ", \"attention_bias\": true}", "key \"attention_bias\": belongs to other model types"},
+    {QWEN3 ", \"mlp_bias\": true}", "key \"mlp_bias\": belongs to other model types"},
+    {PHI3 ", \"partial_rotary_factor\": 0.1}", "key \"partial_rotary_factor\": expected a share of head_dim 8"},
+    {SMOLLM3 ", \"use_sliding_window\": true}", "key \"use_sliding_window\": windows of layers without positions"},
+    {SMOLLM3 ", \"no_rope_layers\": [1]}", "key \"no_rope_layers\": expected a list of 2 numbers"},
+    {SMOLLM3 ", \"no_rope_layers\": [1, 2]}", "key \"no_rope_layers[1]\": expected 0 or 1"},
+    {EXAONE4 ", \"sliding_window\": null, \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
+     "expected \"full_attention\": sliding_window is null"},
     {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": expected silu or gelu_pytorch_tanh"},
     {LLAMA ", \"quantization_config\": {}}", "key \"quantization_config\": quantized weights"},
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
@@ -323,7 +373,6 @@ static const struct {
      "key \"max_window_layers\": expected a whole"},
     {QWEN2 ", \"layer_types\": [\"full_attention\"]}", "expected a list of 2 types, one per layer"},
     {QWEN2 ", \"layer_types\": [\"full_attention\", \"linear_attention\"]}", "linear_attention"},
-    {QWEN3 ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
     {QWEN3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
      "\"full_attention\": use_sliding_window is not true"},
     {QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": null, \"layer_types\": [\"full_attention\", "
@@ -447,6 +496,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(text_configs_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(positions_biases_and_factors, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(presets_are_written_and_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(numbers_of_python_under_keys_that_nobody_reads_are_left, scratch_setup,
                                         scratch_teardown),

@@ -125,6 +125,8 @@ COMPOSITES = {  # models of images or sound, of which the language model is read
 }
 WRAPPED = "llama, saved compiled and distributed"  # whose names transformers takes for none of the model's
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
+GLM = ("glm", "glm4")
+INTERLEAVED = (*GLM, "ernie4_5")
 DOCUMENT = 37  # tokens
 # Adapters of qwen3, as --lora DIR takes them. The first is made without peft, too.
 ADAPTERS = {"list": {"target_modules": ["q_proj", "v_proj", "down_proj"]},
@@ -139,10 +141,23 @@ def rope_of(config, layer):
     return rope[config["layer_types"][layer]] if "full_attention" in rope else rope
 
 
+def partial_of(config):
+    """The share of a head that turns."""
+    standard = 0.5 if config["model_type"] in GLM else 1
+    return (config.get("rope_parameters") or {}).get("partial_rotary_factor", config.get("partial_rotary_factor", standard))
+
+
+def has_rope(config, layer):
+    if config["model_type"] == "smollm3":
+        listed = config.get("no_rope_layers")
+        return bool(listed[layer]) if listed else (layer + 1) % config.get("no_rope_layer_interval", 4) != 0
+    return config["model_type"] != "exaone4" or config.get("sliding_window") is None or window_of(config, layer) is not None
+
+
 def rope_frequencies(config, layer):
     rope = rope_of(config, layer)
     theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
-    dim = config["head_dim"]
+    dim = int(config["head_dim"] * partial_of(config))
     frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     if rope.get("rope_type") == "llama3":
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
@@ -183,7 +198,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] in ("mistral", "phi3"):
         return window
-    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral", "granite_swa"):
+    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral", "granite_swa", "exaone4"):
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None
@@ -208,8 +223,12 @@ def decoder(weights, config, ids, documents, scale=None):
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"].startswith("olmo")
     gemma3 = config["model_type"] == "gemma3_text"
-    around = gemma3 or config["model_type"] == "gemma2"  # norms before and after
-    attention_scale = config.get("attention_multiplier") or 1 / math.sqrt(config["query_pre_attn_scalar"] if around else dim)
+    around = gemma3 or config["model_type"] in ("gemma2", "glm4")  # norms before and after
+    after = config["model_type"].startswith(("olmo", "exaone"))
+    mixed, mlp_in, mlp_out = ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm") \
+        if config["model_type"] == "glm4" else ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+    residual = config.get("residual_multiplier", 1)
+    attention_scale = config.get("attention_multiplier") or 1 / math.sqrt(config["query_pre_attn_scalar"] if gemma3 or config["model_type"] == "gemma2" else dim)
     embedding_scale = math.sqrt(config["hidden_size"]) if gemma else config.get("embedding_multiplier", 1)
     act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
 
@@ -227,21 +246,28 @@ def decoder(weights, config, ids, documents, scale=None):
         return torch.tanh(x / cap) * cap if cap else x
 
     def rotate(x, angles):
-        half = torch.cat([-x[..., dim // 2:], x[..., :dim // 2]], -1)
-        return x * angles[0] + half * angles[1]
+        turning = angles[0].shape[-1]
+        x, rest = x[..., :turning], x[..., turning:]
+        if config["model_type"] in INTERLEAVED:
+            cosine, sine = (a[..., :turning // 2].repeat_interleave(2, -1) for a in angles)
+            turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+        else:
+            (cosine, sine), turned = angles, torch.cat([-x[..., turning // 2:], x[..., :turning // 2]], -1)
+        return torch.cat([x * cosine + turned * sine, rest], -1)
 
     x = F.embedding(ids, weights["model.embed_tokens.weight"], config.get("pad_token_id")) * embedding_scale
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         angles = [x[:, None] for x in rope_angles(config, positions_of(documents), layer)]
-        h = x if olmo else norm(at + "input_layernorm", x)
+        h = x if after else norm(at + "input_layernorm", x)
         q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in "qkv")
         if olmo:
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
         q, k, v = (x.view(batch, context, -1, dim).transpose(1, 2) for x in (q, k, v))
-        if config["model_type"] == "qwen3" or gemma3:
+        if config["model_type"] in ("qwen3", "exaone4") or gemma3:
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
-        q, k = rotate(q, angles), rotate(k, angles)
+        if has_rope(config, layer):
+            q, k = rotate(q, angles), rotate(k, angles)
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
         scores = capped(q @ k.transpose(2, 3) * attention_scale, config.get("attn_logit_softcapping"))
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
@@ -250,13 +276,13 @@ def decoder(weights, config, ids, documents, scale=None):
             scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(batch, -1, context, 1)], -1)
         o = (scores.softmax(-1)[..., :context] @ v).transpose(1, 2).reshape(batch, context, -1)
         o = linear(at + "self_attn.o_proj", o)
-        x = x + (norm(at + "post_attention_layernorm", o) if olmo or around else o)
-        h = x if olmo else norm(at + ("pre_feedforward_layernorm" if around else "post_attention_layernorm"), x)
+        x = x + (norm(at + mixed, o) if after or around else residual * o)
+        h = x if after else norm(at + (mlp_in if around else "post_attention_layernorm"), x)
         y = linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
-        x = x + (norm(at + "post_feedforward_layernorm", y) if olmo or around else y)
+        x = x + (norm(at + mlp_out, y) if after or around else residual * y)
     x = norm("model.norm", x)
     logits = F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
-    return capped(logits, config.get("final_logit_softcapping"))
+    return capped(logits / config.get("logits_scaling", 1), config.get("final_logit_softcapping"))
 
 
 def loss_of(logits, labels):
@@ -338,11 +364,14 @@ def loader_of(folder):
             transformers.AutoModelForImageTextToText)
 
 
-def attention_in_f64(module):
-    """Its function of eager attention, whose softmax is in f32."""
+def in_f64(module):
+    """Its functions that compute in f32 whatever the model's dtype: eager attention's softmax, some families' RoPE."""
     found = {}
-    exec(inspect.getsource(module.eager_attention_forward).replace("torch.float32", "torch.float64"), module.__dict__, found)
-    return found["eager_attention_forward"]
+    for name in ("eager_attention_forward", "apply_rotary_pos_emb"):
+        if hasattr(module, name):
+            source = inspect.getsource(getattr(module, name))
+            exec(source.replace("torch.float32", "torch.float64").replace(".float()", ".double()"), module.__dict__, found)
+    return found
 
 
 def transformers_gradients(folder, adapter, config, ids, documents, labels, twins):
@@ -373,8 +402,7 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     module = inspect.getmodule(type(model))
-    eager = getattr(module, "eager_attention_forward", None)
-    with mock.patch.dict(module.__dict__, {"eager_attention_forward": attention_in_f64(module)} if twins and eager else {}):
+    with mock.patch.dict(module.__dict__, in_f64(module) if twins else {}):
         loss = loss_of(model(ids, **packed).logits, labels)
     loss.backward()
     gradients = {name.replace(".default.", "."): p.grad for name, p in model.named_parameters() if p.grad is not None}

@@ -26,7 +26,8 @@ import torch
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa")
+FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa",
+            "smollm3", "exaone4", "seed_oss", "ernie4_5", "granite", "glm", "glm4")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")
 ROOT = os.path.dirname(transformers.__file__)
@@ -35,7 +36,7 @@ CONFIGS = ("config", "text_config", "decoder_config", "layer_config", "effective
 ROPES = ("rope_parameters", "rope_parameters_dict", "rope_params", "rope_scaling")
 LISTS = ("possible_text_config_names", "args_with_config_defaults")  # of names that getattr is given in a loop
 GIVEN = ("__post_init__", "convert_rope_params_to_dict")  # functions of a configuration whose kwargs are its keys
-SMALL = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4,
+SMALL = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
          "intermediate_size": 16, "vocab_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
 WINDOW = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1}
 ROPE = ({"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0},

@@ -3,7 +3,8 @@
 
 #define WINDOWS (KEYS_MISTRAL | KEYS_PHI3 | LISTED)
 #define LISTED                                                                                                     \
-    (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA)
+    (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA |        \
+     KEYS_EXAONE4)
 #define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3)
 #define ALL_BUT(s) (KEYS_ALL & ~(unsigned)(s))
 
@@ -28,7 +29,15 @@ const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_HARMLESS, NAMES("original_max_position_embeddings"), .why = "only longrope would read it"},
     {KEYS_GEMMA2, KEY_READ,
      NAMES("hidden_activation", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping")},
-    {KEYS_GRANITE_SWA, KEY_READ, NAMES("attention_multiplier", "embedding_multiplier", "layer_rope_theta")},
+    {KEYS_GRANITE | KEYS_GRANITE_SWA, KEY_READ, NAMES("attention_multiplier", "embedding_multiplier")},
+    {KEYS_GRANITE_SWA, KEY_READ, NAMES("layer_rope_theta")},
+    {KEYS_GRANITE, KEY_READ, NAMES("residual_multiplier", "logits_scaling")},
+    {KEYS_SMOLLM3, KEY_READ, NAMES("no_rope_layers", "no_rope_layer_interval")},
+    {KEYS_SMOLLM3, KEY_REFUSED, NAMES("use_sliding_window"), .neutral = NEUTRAL_FALSE,
+     .why = "windows of layers without positions are not read"},
+    {KEYS_SMOLLM3, KEY_REFUSED, NAMES("layer_types"), .neutral = NEUTRAL_FULL,
+     .why = "windows of layers without positions are not read"},
+    {KEYS_EXAONE4, KEY_READ, NAMES("sliding_window_pattern")},
     {KEYS_GEMMA3, KEY_READ,
      NAMES("rope_local_base_freq", "hidden_activation", "query_pre_attn_scalar", "sliding_window_pattern")},
     {ALL_BUT(KEYS_GEMMA2 | KEYS_GEMMA3), KEY_READ, NAMES("hidden_act")},
@@ -37,10 +46,11 @@ const struct config_key config_keys[] = {
      .why = "of the cache in decoding"},
     {LISTED | KEYS_MISTRAL, KEY_READ, NAMES("layer_types")},
     {SWITCHED, KEY_READ, NAMES("use_sliding_window", "max_window_layers")},
-    {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2), KEY_REFUSED, NAMES("attention_bias"),
-     .neutral = NEUTRAL_FALSE, .why = "a bias on o_proj, which this implies, is not supported"},
-    {KEYS_LLAMA | KEYS_GRANITE_SWA, KEY_REFUSED, NAMES("mlp_bias"), .neutral = NEUTRAL_FALSE,
-     .why = "biases in the MLP are not supported"},
+    {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_EXAONE4 | KEYS_ERNIE4_5), KEY_READ,
+     NAMES("attention_bias")},
+    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS, KEY_READ, NAMES("mlp_bias")},
+    {KEYS_SEED_OSS, KEY_READ, NAMES("attention_out_bias")},
+    {KEYS_ERNIE4_5, KEY_READ, NAMES("use_bias")},
     {KEYS_GEMMA3, KEY_REFUSED, NAMES("attn_logit_softcapping", "final_logit_softcapping"), .neutral = NEUTRAL_NULL,
      .why = "transformers caps Gemma 2's scores alone"},
     {KEYS_ALL, KEY_REFUSED, NAMES("is_causal"), .neutral = NEUTRAL_TRUE,
@@ -78,9 +88,11 @@ const struct config_key config_keys[] = {
      .why = "belongs to per_layer_config"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("attention_dropout"), .why = dropout},
     {KEYS_PHI3, KEY_HARMLESS, NAMES("resid_pdrop", "embd_pdrop"), .why = dropout},
+    {KEYS_SEED_OSS, KEY_HARMLESS, NAMES("residual_dropout"), .why = dropout},
     {KEYS_ALL, KEY_HARMLESS, NAMES("bos_token_id", "eos_token_id", "sep_token_id"), .why = "token ids"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("chunk_size_feed_forward"), .why = "no MLP of these families is cut by it"},
-    {KEYS_LLAMA, KEY_HARMLESS, NAMES("pretraining_tp"), .why = "cuts products whose sum is the same"},
+    {KEYS_LLAMA | KEYS_SEED_OSS, KEY_HARMLESS, NAMES("pretraining_tp"),
+     .why = "cuts products whose sum is the same"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("distributed_config"), .why = "spreads a model over devices"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("fusion_config"), .why = "fuses kernels"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("gradient_checkpointing"), .why = "is what --method chooses"},
@@ -98,7 +110,8 @@ const struct config_key config_keys[] = {
            "mtp_per_layer_config", "num_mtp_layers", "qk_head_dim"),
      .why = "of heads that draft"},
     // Keys of other decoders: a file with them is meant for another model than transformers would build.
-    {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3, KEY_REFUSED, NAMES("attention_bias"), .neutral = NEUTRAL_FALSE},
+    {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5, KEY_REFUSED, NAMES("attention_bias"),
+     .neutral = NEUTRAL_FALSE},
     {KEYS_ALL, KEY_REFUSED,
      NAMES("mlp_bias", "lm_head_bias", "use_bidirectional_attention", "qk_layernorm", "alibi", "rope_interleave",
            "rope_interleaved", "use_parallel_residual", "parallel_attn"),

@@ -16,7 +16,13 @@ enum key_set {
     KEYS_OLMO3 = 512,
     KEYS_GEMMA2 = 1024,
     KEYS_GRANITE_SWA = 2048,
-    KEYS_ALL = 4095
+    KEYS_SMOLLM3 = 4096,
+    KEYS_EXAONE4 = 8192,
+    KEYS_GLM = 16384,
+    KEYS_SEED_OSS = 32768,
+    KEYS_ERNIE4_5 = 65536,
+    KEYS_GRANITE = 131072,
+    KEYS_ALL = 262143
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

@@ -67,12 +67,20 @@ static bool read_yarn(struct rope rope, struct config *c, struct status *status)
                              status);
 }
 
-static bool read_whole(struct json_field object, struct status *status)
+// The share of a head that turns.
+static bool read_partial(struct json_field object, const struct family *family, struct layer_kind *kind,
+                         struct status *status)
 {
-    struct json_field rotary = config_key_of(object, "partial_rotary_factor");
-    double rotated = 1;
-    return json_field_number(rotary, 0, 1e300, &rotated, status) &&
-           (rotated == 1 || json_field_expected(rotary, status, "1: whole heads are rotated"));
+    struct json_field partial = config_key_of(object, "partial_rotary_factor");
+    double share = 1;
+    if (!json_field_number(partial, 0, 1e300, &share, status))
+        return false;
+    if (family->partial == 0)
+        return share == 1 || json_field_expected(partial, status, "1: whole heads are rotated");
+    if (partial.value)
+        kind->rotary = (size_t)((double)kind->head_dim * fmin(share, 2));
+    return (kind->rotary >= 2 && kind->rotary <= kind->head_dim && kind->rotary % 2 == 0) ||
+           json_field_expected(partial, status, "a share of head_dim %zu that is an even number", kind->head_dim);
 }
 
 // One object of RoPE: its base, and how it is scaled.
@@ -94,7 +102,7 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
     }
     if (!json_field_text(type, types, &name, status) ||
         !json_field_number(config_key_of(object, "rope_theta"), 1e-300, 1e300, theta, status) ||
-        !read_whole(object, status))
+        !read_partial(object, rope.family, &c->kinds[0], status))
         return false;
     if (strcmp(name, "default") == 0 || (rope.family->axes && strcmp(name, "mrope") == 0))
         return true;
@@ -162,25 +170,36 @@ static bool read_layer_thetas(struct json_field field, struct config *c, struct 
 // Sets rope_theta, that of layers with a window, and rope_scaling of a config whose max_context is set. There are
 // two spellings: rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all
 // within rope_parameters. False and a status that names the key otherwise.
-static bool folder_rope_decode(struct json_field root, const struct family *family, struct config *c,
-                               double *local_theta, struct status *status)
+static bool read_rope(struct json_field root, const struct family *family, struct config *c, double *local_theta,
+                      struct status *status)
 {
     struct json_field scaling = config_key_of(root, "rope_scaling"),
                       parameters = config_key_of(root, "rope_parameters");
     if (json_is_object(scaling.value) && json_object_size(scaling.value) == 0)
         scaling.value = NULL;
     c->kinds[0].rope_theta = family->rope_theta;
+    c->kinds[0].rope = family->rope;
+    c->kinds[0].rotary = (size_t)(family->partial * (double)c->kinds[0].head_dim);
     *local_theta = family->local_rope_theta;
     if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->kinds[0].rope_theta, status) ||
         (family->local_rope_key &&
          !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300, local_theta, status)) ||
-        !read_whole(root, status))
+        !read_partial(root, family, &c->kinds[0], status))
         return false;
     if (family->local_rope_theta > 0)
         return read_rope_by_layers(scaling, parameters, family, c, local_theta, status);
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
     return (!rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status)) &&
            (!family->multiplies || read_layer_thetas(config_key_of(root, "layer_rope_theta"), c, status));
+}
+
+static bool folder_rope_decode(struct json_field root, const struct family *family, struct config *c,
+                               double *local_theta, struct status *status)
+{
+    bool read = read_rope(root, family, c, local_theta, status);
+    if (c->kinds[0].rotary == c->kinds[0].head_dim)
+        c->kinds[0].rotary = 0;
+    return read;
 }
 
 #define SIZE_LIMIT ((size_t)1 << 24)
@@ -374,6 +393,8 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     struct json_field each_field =
         family->pattern_key ? config_key_of(root, family->pattern_key) : (struct json_field){0};
     size_t each = family->full_each, length = family->window ? family->window : SLIDING_WINDOW;
+    if (json_is_null(window.value) && family->no_rope == NO_ROPE_FULL)
+        return !types.value || read_layer_types(types, "sliding_window is null", c, status);
     if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||
         !json_field_count(each_field, 1, SIZE_LIMIT, "", &each, status))
         return false;
@@ -427,6 +448,56 @@ static bool read_sliding(struct json_field root, const struct family *family, st
     return true;
 }
 
+static bool read_biases(struct json_field root, const struct family *family, struct config *c,
+                        struct status *status)
+{
+    for (const struct bias_key *key = bias_keys; key->key; key++) {
+        bool bias = family_bias(key, c);
+        if (!(key->sets & family->keys))
+            continue;
+        if (!json_field_bool(config_key_of(root, key->key), &bias, status))
+            return false;
+        family_set_bias(key, c, bias);
+    }
+    return true;
+}
+
+// no_rope_layers has a 0 for each layer without positions.
+static bool read_no_rope_layers(struct json_field root, struct config *c, bool *without, struct status *status)
+{
+    struct json_field list = config_key_of(root, "no_rope_layers"),
+                      interval = config_key_of(root, "no_rope_layer_interval");
+    size_t each = 4, last = c->layers < CONFIG_KIND_LAYERS ? c->layers : CONFIG_KIND_LAYERS;
+    if (!json_field_count(interval, 1, SIZE_LIMIT, "", &each, status))
+        return false;
+    if (list.value && (!json_is_array(list.value) || json_array_size(list.value) < c->layers))
+        return json_field_expected(list, status, "a list of %zu numbers, one per layer", c->layers);
+    for (size_t l = 0; l < c->layers; l++) {
+        json_int_t rope = json_integer_value(json_array_get(list.value, l));
+        if (list.value && rope != 0 && rope != 1)
+            return json_field_expected(json_field_at(list, l), status, "0 or 1");
+        bool none = list.value ? rope == 0 : (l + 1) % each == 0;
+        if (none && l >= last)
+            return json_field_fail(list, status, "layers without positions must be among the first %d",
+                                   CONFIG_KIND_LAYERS);
+        without[l < last ? l : 0] |= none;
+    }
+    return true;
+}
+
+static bool read_no_rope(struct json_field root, const struct family *family, struct config *c,
+                         struct status *status)
+{
+    bool without[CONFIG_KIND_LAYERS] = {false};
+    if (family->no_rope == NO_ROPE_LISTED && !read_no_rope_layers(root, c, without, status))
+        return false;
+    bool windows = !json_is_null(json_field_get(root, "sliding_window").value);
+    for (size_t l = 0; family->no_rope == NO_ROPE_FULL && windows && l < c->layers && l < CONFIG_KIND_LAYERS; l++)
+        without[l] = config_kind(c, l)->window == 0;
+    CHECK(config_remove_positions(c, without)); // of at most two kinds
+    return true;
+}
+
 static bool read_activation(struct json_field root, const struct family *family, struct config *c,
                             struct status *status)
 {
@@ -465,15 +536,19 @@ static bool read_cap(struct json_field root, const char *key, double standard, d
     return standard == 0 || json_is_null(field.value) || json_field_number(field, 1e-6, 1e6, cap, status);
 }
 
-// Granite's: attention's whole scale, and that of embeddings.
+// Granite's: attention's whole scale, and those of embeddings, of what blocks add and, inverse, of logits.
 static bool read_multipliers(struct json_field root, struct config *c, struct status *status)
 {
-    double scale = 1, embedding = 1;
+    double scale = 1, embedding = 1, residual = 1, logits = 1;
     if (!json_field_number(config_key_of(root, "attention_multiplier"), 1e-6, 1e6, &scale, status) ||
-        !json_field_number(config_key_of(root, "embedding_multiplier"), 1e-6, 1e6, &embedding, status))
+        !json_field_number(config_key_of(root, "embedding_multiplier"), 1e-6, 1e6, &embedding, status) ||
+        !json_field_number(config_key_of(root, "residual_multiplier"), 1e-6, 1e6, &residual, status) ||
+        !json_field_number(config_key_of(root, "logits_scaling"), 1e-6, 1e6, &logits, status))
         return false;
     c->kinds[0].query_scale = family_query_scale(&c->kinds[0], 1 / (scale * scale));
     c->embedding_scale = embedding == 1 ? 0 : embedding;
+    c->residual_scale = residual == 1 ? 0 : residual;
+    c->logits_scale = logits == 1 ? 0 : 1 / logits;
     return true;
 }
 
@@ -567,6 +642,7 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
     config->fused = family->fused;
+    config->glm_norms = family->glm_norms;
     if (text.composite)
         config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
     config->norms = family->norms;
@@ -575,6 +651,7 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
            (!text.composite || read_tie(root, text.composite, config, status)) &&
            folder_rope_decode(text.root, family, config, &local_theta, status) &&
            read_block(text.root, family, config, status) &&
-           read_sliding(text.root, family, config, local_theta, status) && refuse_quantized(root, status) &&
-           refuse_quantized(text.root, status);
+           read_sliding(text.root, family, config, local_theta, status) &&
+           read_no_rope(text.root, family, config, status) && read_biases(text.root, family, config, status) &&
+           refuse_quantized(root, status) && refuse_quantized(text.root, status);
 }

@@ -47,6 +47,14 @@ static json_t *cap_json(double cap)
     return cap > 0 ? json_real(cap) : json_null();
 }
 
+static void add_no_rope_layers(json_t *json, const struct config *c)
+{
+    json_t *list = json_array();
+    for (size_t l = 0; l < c->layers; l++)
+        json_array_append_new(list, json_integer(config_kind(c, l)->rope != ROPE_NONE));
+    json_object_set_new(json, "no_rope_layers", list);
+}
+
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
@@ -66,6 +74,8 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
     json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());
     if (windowed)
         add_sliding(json, c, family);
+    else if (family->no_rope == NO_ROPE_FULL)
+        json_object_set_new(json, "sliding_window", json_null());
     if (family->local_rope_key && windowed)
         json_object_set_new(json, family->local_rope_key, json_real(windowed->rope_theta));
     if (family->scales_queries) // transformers truncates it to a whole number
@@ -75,6 +85,15 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         json_object_set_new(json, "embedding_multiplier",
                             json_real(c->embedding_scale > 0 ? c->embedding_scale : 1));
     }
+    if (family->keys == KEYS_GRANITE) {
+        json_object_set_new(json, "residual_multiplier", json_real(c->residual_scale > 0 ? c->residual_scale : 1));
+        json_object_set_new(json, "logits_scaling", json_real(c->logits_scale > 0 ? 1 / c->logits_scale : 1));
+    }
+    for (const struct bias_key *key = bias_keys; key->key; key++)
+        if (key->sets & family->keys)
+            json_object_set_new(json, key->key, json_boolean(family_bias(key, c)));
+    if (family->no_rope == NO_ROPE_LISTED)
+        add_no_rope_layers(json, c);
     if (family->cap > 0) {
         json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
         json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
@@ -96,7 +115,7 @@ static bool has_windows_of(const struct family *family, const struct config *c)
     case SLIDING_SOME:
         return true;
     case SLIDING_PATTERN:
-        return windowed;
+        return windowed || family->no_rope == NO_ROPE_FULL;
     }
     return false;
 }
@@ -104,11 +123,33 @@ static bool has_windows_of(const struct family *family, const struct config *c)
 // Tells whether layers with a window may have such a RoPE beside that of the others.
 static bool has_rope_of(const struct family *family, const struct config *c)
 {
-    const struct layer_kind *full = config_full_kind(c), *windowed = windowed_kind(c);
+    const struct layer_kind *windowed = windowed_kind(c);
+    struct layer_kind full = *config_full_kind(c);
+    for (size_t l = 0; l < c->layers; l++) {
+        const struct layer_kind *kind = config_kind(c, l);
+        bool none = kind->rope == ROPE_NONE, free = family->no_rope == NO_ROPE_LISTED;
+        if (none ? !free && (family->no_rope != NO_ROPE_FULL || kind->window > 0) : kind->rope != family->rope)
+            return false;
+        if (!none && windowed && family->no_rope == NO_ROPE_FULL && kind->window == 0)
+            return false;
+    }
+    full.rope = windowed ? windowed->rope : full.rope;
+    if (full.rotary > 0 && full.rotary < full.head_dim)
+        return false; // those families fuse gate and up
     if (family->local_rope_theta == 0 || !windowed)
-        return !windowed || rope_is_same(windowed, full);
+        return !windowed || rope_is_same(windowed, &full);
     return windowed->rope_scaling.factor == 0 &&
            (family->local_rope_key || windowed->rope_theta == family->local_rope_theta);
+}
+
+// Tells whether the family's keys can give the config's biases.
+static bool has_biases_of(const struct family *family, const struct config *c)
+{
+    struct config found = {.qkv_bias = family->qkv_bias};
+    for (const struct bias_key *key = bias_keys; key->key; key++)
+        if (key->sets & family->keys)
+            family_set_bias(key, &found, family_bias(key, c));
+    return found.qkv_bias == c->qkv_bias && found.o_bias == c->o_bias && found.mlp_bias == c->mlp_bias;
 }
 
 // Tells whether the family has the config's caps, sinks and gates.
@@ -126,9 +167,12 @@ static bool has_softmax_of(const struct family *family, const struct config *c)
 static bool is_of(const struct family *family, const struct config *c)
 {
     double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
-    return has_windows_of(family, c) && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm &&
-           family->whole_qk_norm == c->whole_qk_norm && family->unit_offset == c->unit_offset &&
-           family->norms == c->norms && (family->multiplies || embedding_scale == c->embedding_scale) &&
+    bool scales = family->keys == KEYS_GRANITE || (c->residual_scale == 0 && c->logits_scale == 0);
+    bool joins = family->fused || family->gate_up_fused; // which is not written
+    return has_windows_of(family, c) && has_biases_of(family, c) && scales && !joins &&
+           family->qk_norm == c->qk_norm && family->whole_qk_norm == c->whole_qk_norm &&
+           family->unit_offset == c->unit_offset && family->norms == c->norms &&
+           (family->multiplies || embedding_scale == c->embedding_scale) &&
            (family->scales_queries || family->multiplies || c->kinds[0].query_scale == 0) &&
            has_softmax_of(family, c) && has_rope_of(family, c);
 }

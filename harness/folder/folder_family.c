@@ -10,7 +10,7 @@ const struct family families[] = {
     {"ministral", "MinistralForCausalLM", KEYS_MINISTRAL, .kv_heads = 8, .norm_epsilon = 1e-6, .rope_theta = 10000,
      .sliding = SLIDING_LISTED, .max_context = 131072, .sizes = {4096, 32, 32, 14336, 32000}},
     // Written as a family above that computes the same.
-    {"phi3", "Phi3ForCausalLM", KEYS_PHI3, .fused = true, .norm_epsilon = 1e-5, .rope_theta = 10000,
+    {"phi3", "Phi3ForCausalLM", KEYS_PHI3, .fused = true, .partial = 1, .norm_epsilon = 1e-5, .rope_theta = 10000,
      .sliding = SLIDING_GIVEN, .default_rope = true, .max_context = 4096, .padded = true, .pad = 32000},
     {"qwen2", "Qwen2ForCausalLM", KEYS_QWEN2, .qkv_bias = true, .kv_heads = 32, .norm_epsilon = 1e-6,
      .rope_theta = 10000, .sliding = SLIDING_SOME, .max_context = 32768, .sizes = {4096, 32, 32, 22016, 151936}},
@@ -72,6 +72,27 @@ const struct family families[] = {
     {"granite_swa", "GraniteSWAForCausalLM", KEYS_GRANITE_SWA, .tied = true, .sinks = true, .multiplies = true,
      .kv_heads = 4, .norm_epsilon = 1e-5, .rope_theta = 10000, .sliding = SLIDING_PATTERN, .window = 128,
      .full_each = 4, .full_first = true, .max_context = 8192, .sizes = {2560, 24, 20, 8192, 100352}},
+    {"smollm3", "SmolLM3ForCausalLM", KEYS_SMOLLM3, .tied = true, .no_rope = NO_ROPE_LISTED, .kv_heads = 4,
+     .norm_epsilon = 1e-6, .rope_theta = 2e6, .max_context = 32768, .padded = true, .pad = 128004,
+     .sizes = {2048, 36, 16, 11008, 128256}},
+    {"exaone4", "Exaone4ForCausalLM", KEYS_EXAONE4, .qk_norm = true, .norms = NORMS_AFTER, .no_rope = NO_ROPE_FULL,
+     .kv_heads = 32, .norm_epsilon = 1e-5, .rope_theta = 10000, .sliding = SLIDING_PATTERN, .full_each = 4,
+     .pattern_key = "sliding_window_pattern", .max_context = 2048, .sizes = {4096, 32, 32, 16384, 102400}},
+    {"seed_oss", "SeedOssForCausalLM", KEYS_SEED_OSS, .qkv_bias = true, .kv_heads = 8, .head_dim = 128,
+     .norm_epsilon = 1e-6, .rope_theta = 10000, .max_context = 524288, .padded = true, .pad = 1,
+     .sizes = {4096, 64, 80, 27648, 155136}},
+    {"ernie4_5", "Ernie4_5ForCausalLM", KEYS_ERNIE4_5, .tied = true, .rope = ROPE_INTERLEAVED, .kv_heads = 2,
+     .head_dim = 128, .norm_epsilon = 1e-5, .rope_theta = 5e5, .max_context = 131072, .padded = true,
+     .sizes = {1024, 18, 16, 3072, 103424}},
+    {"granite", "GraniteForCausalLM", KEYS_GRANITE, .multiplies = true, .norm_epsilon = 1e-6, .rope_theta = 10000,
+     .max_context = 2048, .sizes = {4096, 32, 32, 11008, 32000}},
+    {"glm", "GlmForCausalLM", KEYS_GLM, .qkv_bias = true, .gate_up_fused = true, .rope = ROPE_INTERLEAVED,
+     .partial = 0.5, .kv_heads = 2, .head_dim = 128, .norm_epsilon = 1.5625e-7, .rope_theta = 10000,
+     .max_context = 131072, .padded = true, .pad = 151329, .sizes = {4096, 40, 32, 13696, 151552}},
+    {"glm4", "Glm4ForCausalLM", KEYS_GLM, .qkv_bias = true, .gate_up_fused = true, .norms = NORMS_AROUND,
+     .glm_norms = true, .rope = ROPE_INTERLEAVED, .partial = 0.5, .kv_heads = 2, .head_dim = 128,
+     .norm_epsilon = 1.5625e-7, .rope_theta = 10000, .max_context = 131072, .padded = true, .pad = 151329,
+     .sizes = {4096, 40, 32, 13696, 151552}},
     // Written as Qwen2 and Qwen3, which compute the same.
     {"qwen2_vl_text", "Qwen2ForCausalLM", KEYS_QWEN2, .qkv_bias = true, .kv_heads = 8, .norm_epsilon = 1e-5,
      .rope_theta = 1e6, .sliding = SLIDING_SOME, .max_context = 32768, .axes = true,
@@ -84,6 +105,29 @@ const struct family families[] = {
      .sizes = {4096, 32, 32, 22016, 151936}},
     {0},
 };
+
+const struct bias_key bias_keys[] = {
+    {KEYS_LLAMA | KEYS_QWEN3 | KEYS_OLMO2 | KEYS_OLMO3 | KEYS_GEMMA | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_GRANITE |
+         KEYS_GRANITE_SWA | KEYS_SMOLLM3,
+     "attention_bias", .qkv = true, .o = true},
+    {KEYS_GLM | KEYS_SEED_OSS, "attention_bias", .qkv = true},
+    {KEYS_SEED_OSS, "attention_out_bias", .o = true},
+    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS, "mlp_bias", .mlp = true},
+    {KEYS_ERNIE4_5, "use_bias", .qkv = true, .o = true, .mlp = true},
+    {0},
+};
+
+bool family_bias(const struct bias_key *key, const struct config *c)
+{
+    return key->qkv ? c->qkv_bias : key->o ? c->o_bias : c->mlp_bias;
+}
+
+void family_set_bias(const struct bias_key *key, struct config *c, bool bias)
+{
+    c->qkv_bias = key->qkv ? bias : c->qkv_bias;
+    c->o_bias = key->o ? bias : c->o_bias;
+    c->mlp_bias = key->mlp ? bias : c->mlp_bias;
+}
 
 const struct composite composites[] = {
     {"gemma3", "gemma3_text", .fixed = true, .tied = true},
@@ -153,15 +197,12 @@ static const struct unread_family {
      TYPES("codegen", "cohere", "cohere2", "cohere_compass_text", "falcon", "gpt_neox", "gpt_neox_japanese", "gptj",
            "jais2", "modernbert-decoder", "nemotron", "olmo", "persimmon", "phi", "stablelm", "starcoder2")},
     {"has an MLP without a gate, which is not computed", TYPES("apertus", "apertus1p5_text", "arcee", "nanochat")},
-    {"rotates neighbouring channels of a head, not its halves, which is not computed",
-     TYPES("chatglm", "ernie4_5", "glm", "glm4", "glm46v", "glm4v", "glm4v_text", "glm_ocr", "glm_ocr_text",
-           "helium")},
-    {"multiplies the residual stream or the logits by factors of its own, which are not read",
-     TYPES("granite", "hyperclovax", "minicpm")},
-    {"has layers without rotary positions, which are not computed", TYPES("exaone4", "smollm3")},
+    {"rotates neighbouring channels of a head under keys and names of its own, which are not read",
+     TYPES("chatglm", "glm46v", "glm4v", "glm4v_text", "glm_ocr", "glm_ocr_text", "helium")},
+    {"multiplies the residual stream or the logits by factors under keys of its own, which are not read",
+     TYPES("hyperclovax", "minicpm")},
     {"runs its layers several times, which is not computed", TYPES("dory", "hrm_text")},
     {"has norms of queries and keys behind the rotation, which are not computed", TYPES("hunyuan_v1_dense")},
-    {"has biases that can be switched apart, on o_proj and in the MLP, which are not read", TYPES("seed_oss")},
     {"has layers with a window that its layer_types name, which are read of other types only", TYPES("cwm")},
     {"scales queries by their position (llama_4_scaling_beta), which is not computed", TYPES("ministral3")},
     {"has norms within its projections and ternary weights, which are not computed", TYPES("bitnet")},
@@ -185,8 +226,8 @@ static const struct unread_family {
            "llava_next_video", "locateanything", "minicpmv*", "molmo*", "ovis2", "qwen2_5_omni*", "qwen3_asr",
            "step3p7", "video_llama_3", "video_llava", "voxtral*")},
     {"is an encoder, a model of images or sound, or a part of a larger model, which is not computed by itself",
-     TYPES("*audio*", "*bert*", "*clip*", "*decoder*", "*encoder*", "*_text_model", "*vision*", "*vit*", "bart",
-           "mimi", "pixtral", "t5*", "wav2vec2*", "whisper")},
+     TYPES("*audio*", "*bert*", "ernie", "xlm", "*clip*", "*decoder*", "*encoder*", "*_text_model", "*vision*",
+           "*vit*", "bart", "mimi", "pixtral", "t5*", "wav2vec2*", "whisper")},
     {0},
 };
 

@@ -9,11 +9,20 @@
 // from max_window_layers on or those of layer_types. PATTERN: those of layer_types, else all but every n-th.
 enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_LISTED, SLIDING_SOME, SLIDING_PATTERN };
 
+// Layers without positions. NEVER: none. LISTED: those of no_rope_layers, else every n-th by its interval. FULL:
+// those without a window, if others have one.
+enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL };
+
 struct family {
     const char *model_type, *architecture;
     enum key_set keys;
     bool qkv_bias, qk_norm, whole_qk_norm, unit_offset, tied;
-    bool fused; // its files fuse q, k and v, and gate and up
+    bool fused;         // its files fuse q, k and v, and gate and up
+    bool gate_up_fused; // its files fuse gate and up alone
+    bool glm_norms;     // struct config's
+    enum rope_pairs rope;
+    double partial; // default of partial_rotary_factor; 0: whole heads turn
+    enum no_rope no_rope;
     enum norms norms;
     const char *activation_key; // NULL: hidden_act
     enum activation activation;
@@ -47,6 +56,17 @@ struct family {
 };
 // Ending with a NULL model_type.
 extern const struct family families[];
+
+// Keys of config.json that switch biases of projections. Ending with a NULL key.
+struct bias_key {
+    unsigned sets; // of enum key_set
+    const char *key;
+    bool qkv, o, mlp;
+};
+extern const struct bias_key bias_keys[];
+// The config's value of a key: whether the first of the projections has a bias. Sets the biases of all of them.
+bool family_bias(const struct bias_key *key, const struct config *config);
+void family_set_bias(const struct bias_key *key, struct config *config, bool bias);
 
 // Models of images or sound and text, whose text_config is a language model of a family; only that is read.
 struct composite {
