@@ -209,8 +209,11 @@ static const struct unread_family {
     {"subtracts one attention from another, which is not computed", TYPES("diffllama")},
     {"has layers of several shapes, and some without attention, which are not computed", TYPES("nemotron-nas")},
     {"has embeddings of each layer and sparse activations, which are not computed",
-     TYPES("diffusion_gemma", "diffusion_gemma_text", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text",
-           "gemma4_unified", "gemma4_unified_text")},
+     TYPES("diffusion_gemma", "diffusion_gemma_text", "gemma3n", "gemma3n_text")},
+    {"has heads of several lengths, keys that are values, and in some sizes experts or embeddings of each layer, "
+     "which are "
+     "not computed",
+     TYPES("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")},
     {"drafts for another model, whose hidden states or keys and values it reads, which is not computed",
      TYPES("gemma4_assistant", "gemma4_unified_assistant", "muse_glimmer_assistant")},
     {"is made of patches of bytes, by an encoder and a decoder of its own, which are not computed",
