@@ -212,10 +212,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R, VALUES>::blocks(2, 2)
     A *q_tile = (A *)shared, *grad_o_tile = q_tile + tile::SIZE, *k_tile = grad_o_tile + tile::VALUE_SIZE;
     A *v_tile = k_tile + tile::SIZE, *p_tile = v_tile + tile::VALUE_SIZE; // P, then dS: [queries, keys]
     A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
-    unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
-    duty mine(tiles);
+    unsigned query_tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
+    duty mine(query_tiles);
     unsigned h = blockIdx.y, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
-    size_t first = (tiles - 1 - mine.tile) * (size_t)tile::ROWS; // query
+    size_t first = (query_tiles - 1 - mine.tile) * (size_t)tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
     size_t keys = std::min(s.start + first + count, s.keys);
     head<const T> k_head(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);

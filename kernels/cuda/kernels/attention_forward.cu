@@ -19,11 +19,11 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2, 0))
     using tile = struct tile<A, DIM, R>;
     DYNAMIC_SHARED(shared);
     A *q_tile = (A *)shared, *kv_tile = q_tile + tile::SIZE, *p_tile = kv_tile + tile::SIZE;
-    unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
-    duty mine(tiles);
+    unsigned query_tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
+    duty mine(query_tiles);
     unsigned h = blockIdx.y, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
     // 32-bit token indices, and key and value pointers computed at their use: both save registers.
-    unsigned first = (tiles - 1 - mine.tile) * tile::ROWS; // query
+    unsigned first = (query_tiles - 1 - mine.tile) * tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
     unsigned keys = (unsigned)std::min(s.start + first + count, s.keys);
     head<const T> q_head(q, sequence, s.batch, h, s.heads, s.head_dim);
