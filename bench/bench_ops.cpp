@@ -350,10 +350,10 @@ void add_small()
     add_gemm(64, 32, 48);
     add_low_rank(64, 32, 8);
     add_sustained(64, 1e-3);
-    add_attention({32, 0, 1, 4, 2, 16, 0, {}, 0}, true);
-    add_attention({16, 48, 1, 4, 2, 16, 0, {}, 0}, false);
+    add_attention({32, 0, 1, 4, 2, 16, 0, {}, 0, 0}, true);
+    add_attention({16, 48, 1, 4, 2, 16, 0, {}, 0, 0}, false);
     add_attention({16, 48, 1, 4, 2, 16, 0, {20, {}}, 0}, true);
-    add_attention({16, 48, 1, 4, 2, 16, 48, {}, 0}, true);
+    add_attention({16, 48, 1, 4, 2, 16, 48, {}, 0, 0}, true);
     add_rows(32, 256);
     add_head(16, 32, 100);
 }
@@ -362,10 +362,10 @@ void add_cpu()
 {
     add_gemm(2048, 512, 512); // a small model's projections and feed-forward
     add_gemm(2048, 512, 1408);
-    add_gemm(512, 4096, 1024);                                // a chunk through Llama-3-8B's key projection
-    add_attention({2048, 0, 1, 8, 4, 64, 0, {}, 0}, true);    // a whole context
-    add_attention({2048, 0, 1, 8, 8, 64, 0, {}, 0}, true);    // as many key heads as query heads
-    add_attention({256, 4096, 1, 8, 2, 128, 0, {}, 0}, true); // a chunk against a long prefix
+    add_gemm(512, 4096, 1024);                                   // a chunk through Llama-3-8B's key projection
+    add_attention({2048, 0, 1, 8, 4, 64, 0, {}, 0, 0}, true);    // a whole context
+    add_attention({2048, 0, 1, 8, 8, 64, 0, {}, 0, 0}, true);    // as many key heads as query heads
+    add_attention({256, 4096, 1, 8, 2, 128, 0, {}, 0, 0}, true); // a chunk against a long prefix
     add_rows(2048, 1408);
     add_head(256, 512, 32000);
 }
@@ -389,19 +389,19 @@ void add_cuda()
         for (size_t rows = 256; rows <= 2048; rows *= 2) // blocks of logits
             if (rows != 512)
                 add_gemm(rows, 4096, 128256);
-        add_attention({128, 32640, 1, 32, 8, 128, 0, {}, 0}, true);
-        add_attention({256, 32512, 1, 32, 8, 128, 0, {}, 0}, true);
-        add_attention({2048, 0, 1, 32, 8, 128, 0, {}, 0}, true); // the first chunk of a context
-        add_attention({2048, 30720, 1, 32, 8, 128, 0, {}, 0}, true);
-        add_attention({2048, 129024, 1, 32, 8, 128, 0, {}, 0}, true); // the last one
-        add_attention({2048, 30720, 1, 32, 8, 128, 0, {}, 0}, false); // spaco: gradients for its own keys alone
-        add_attention({512, 32256, 1, 32, 8, 128, 0, {}, 0}, true);
-        add_attention({32768, 0, 1, 32, 8, 128, 0, {}, 0}, true);            // a context at once
+        add_attention({128, 32640, 1, 32, 8, 128, 0, {}, 0, 0}, true);
+        add_attention({256, 32512, 1, 32, 8, 128, 0, {}, 0, 0}, true);
+        add_attention({2048, 0, 1, 32, 8, 128, 0, {}, 0, 0}, true); // the first chunk of a context
+        add_attention({2048, 30720, 1, 32, 8, 128, 0, {}, 0, 0}, true);
+        add_attention({2048, 129024, 1, 32, 8, 128, 0, {}, 0, 0}, true); // the last one
+        add_attention({2048, 30720, 1, 32, 8, 128, 0, {}, 0, 0}, false); // spaco: gradients for its own keys alone
+        add_attention({512, 32256, 1, 32, 8, 128, 0, {}, 0, 0}, true);
+        add_attention({32768, 0, 1, 32, 8, 128, 0, {}, 0, 0}, true);         // a context at once
         add_attention({2048, 30720, 1, 32, 8, 128, 0, {4096, {}}, 0}, true); // Mistral's window
-        add_attention({2048, 30720, 1, 8, 4, 256, 0, {}, 0}, true);          // Gemma's heads
-        add_attention({2048, 32768, 1, 32, 8, 128, 32768, {}, 0}, true);     // another rank's keys
+        add_attention({2048, 30720, 1, 8, 4, 256, 0, {}, 0, 0}, true);       // Gemma's heads
+        add_attention({2048, 32768, 1, 32, 8, 128, 32768, {}, 0, 0}, true);  // another rank's keys
     } else {
-        add_attention({1024, 3072, 1, 8, 2, 128, 0, {}, 0}, true);
+        add_attention({1024, 3072, 1, 8, 2, 128, 0, {}, 0, 0}, true);
     }
     if (added != DTYPE_F64) {
         add_rows(8192, 4096);

@@ -17,6 +17,7 @@ struct fixture fixture_default(void)
         .rounding = DTYPE_F32,
         .context = 23,
         .batch_size = 2,
+        .latent_block = 8,
         .seed = 7,
     };
 }
@@ -113,15 +114,58 @@ static void make_exaone4(struct config *c)
     config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
 }
 
+size_t fixture_mixer(const char *name)
+{
+    size_t number = 0;
+    while (mixers[number] && strcmp(mixers[number]->kind.name, name) != 0)
+        number++;
+    CHECK(mixers[number]);
+    return number;
+}
+
 void fixture_set_delta(struct config *config, unsigned layers)
 {
-    size_t mixer = 0;
-    while (strcmp(mixers[mixer]->kind.name, "delta") != 0)
-        mixer++;
-    config->kinds[2] = (struct layer_kind){
-        .mixer = mixer, .heads = 4, .kv_heads = 2, .head_dim = 12, .value_dim = 10, .gate_epsilon = 1e-6};
+    config->kinds[2] = (struct layer_kind){.mixer = fixture_mixer("delta"),
+                                           .heads = 4,
+                                           .kv_heads = 2,
+                                           .head_dim = 12,
+                                           .value_dim = 10,
+                                           .gate_epsilon = 1e-6};
     for (size_t l = 0; l < config->layers; l++)
         config->kind_of[l] = layers >> l & 1 ? 2 : config->kind_of[l];
+}
+
+static struct layer_kind latent_kind(const struct config *c)
+{
+    return (struct layer_kind){.mixer = fixture_mixer("latent"),
+                               .mlp = c->kinds[0].mlp,
+                               .heads = 4,
+                               .kv_heads = 4,
+                               .head_dim = 10,
+                               .value_dim = 7,
+                               .rotary = 4,
+                               .kv_rank = 15,
+                               .rope_theta = 10000};
+}
+
+static void make_deepseek(struct config *c)
+{
+    struct layer_kind *kind = &c->kinds[0];
+    *kind = latent_kind(c);
+    kind->q_rank = 11;
+    kind->query_scale = 0.9;
+    kind->rope_scaling = (struct rope_scaling){4, 1, 32, 8, 1.1};
+    kind->rope = ROPE_INTERLEAVED;
+    c->qkv_bias = c->o_bias = true;
+}
+
+// Latent attention, without latents of queries and positions, and attention by turns.
+static void make_kimi(struct config *c)
+{
+    c->kinds[1] = latent_kind(c);
+    c->kinds[1].rope = ROPE_NONE;
+    for (size_t l = 0; l < c->layers; l += 2)
+        c->kind_of[l] = 1;
 }
 
 const char *fixture_choose_family(struct fixture *f, size_t index)
@@ -129,14 +173,25 @@ const char *fixture_choose_family(struct fixture *f, size_t index)
     static const struct {
         const char *name;
         void (*make)(struct config *config);
-    } families[] = {{"OLMo 2", make_olmo2},    {"Gemma", make_gemma},     {"Gemma 3", make_gemma3},
-                    {"Gemma 2", make_gemma2},  {"gpt-oss", make_gpt_oss}, {"Qwen3-Next", make_qwen3_next},
-                    {"GLM-4", make_glm4},      {"SmolLM3", make_smollm3}, {"Granite", make_granite},
-                    {"Exaone 4", make_exaone4}};
+    } families[] = {{"OLMo 2", make_olmo2},     {"Gemma", make_gemma},       {"Gemma 3", make_gemma3},
+                    {"Gemma 2", make_gemma2},   {"gpt-oss", make_gpt_oss},   {"Qwen3-Next", make_qwen3_next},
+                    {"GLM-4", make_glm4},       {"SmolLM3", make_smollm3},   {"Granite", make_granite},
+                    {"Exaone 4", make_exaone4}, {"DeepSeek", make_deepseek}, {"Kimi", make_kimi}};
     if (index >= sizeof families / sizeof *families)
         return NULL;
     families[index].make(&f->config);
     return families[index].name;
+}
+
+void fixture_choose(struct fixture *f, const char *family)
+{
+    struct fixture chosen = *f;
+    const char *name;
+    size_t index = 0;
+    while ((name = fixture_choose_family(&chosen, index++)) && strcmp(name, family) != 0)
+        chosen = *f;
+    CHECK(name);
+    *f = chosen;
 }
 
 enum dtype fixture_sums(const struct fixture *f)
@@ -149,6 +204,7 @@ struct trainer_options fixture_trainer_options(const struct fixture *f)
     enum dtype sums = fixture_sums(f);
     return (struct trainer_options){.lora = f->lora,
                                     .kv_gradient_dtype = sums,
+                                    .latent_block = f->latent_block,
                                     .gradient_dtype = sums,
                                     .quantisation = f->quantisation,
                                     .dequantised = f->dequantised,

@@ -15,6 +15,7 @@ struct fixture {
     enum dtype dtype, rounding;        // rounding: the dtype that the random weights are rounded to first
     bool narrow;                       // bf16: gradients are summed in bf16, not in f32
     size_t context, batch_size;
+    size_t latent_block; // of trainer_options
     size_t document; // tokens of a document, but for a sequence's first, which is shorter; 0: each sequence is one
     size_t group, prompt; // of so many sequences, one after another, the first tokens are the same; 0: they are not
     const int32_t *targets;            // NULL: the next token
@@ -44,9 +45,13 @@ struct fixture fixture_default(void);
 void fixture_set_windows(struct config *config, size_t window, size_t full_layers);
 // Makes the layers whose bit is set ones of Gated DeltaNet.
 void fixture_set_delta(struct config *config, unsigned layers);
-// Gives it the norms, activation, scales and windows of number `index` of the families whose layers are not
+// The number of a kind of mixer in mixers[].
+size_t fixture_mixer(const char *name);
+// Gives it the mixers, norms, activation, scales and windows of number `index` of the families whose layers are not
 // Llama's; the family's name, or NULL: there is no such number.
 const char *fixture_choose_family(struct fixture *fixture, size_t index);
+// Those of the family of this name.
+void fixture_choose(struct fixture *fixture, const char *family);
 // The dtype in which its gradients are summed.
 enum dtype fixture_sums(const struct fixture *fixture);
 struct trainer_options fixture_trainer_options(const struct fixture *fixture);

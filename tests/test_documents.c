@@ -56,6 +56,8 @@ static void packed_is_as_if_alone(void **state)
         f.document = lengths[i];
         f.config.kinds[0].window = i % 2 ? 3 : 0;
         f.config.qk_norm = i == 2;
+        if (i % 3 == 0)
+            fixture_choose(&f, i ? "DeepSeek" : "Kimi");
         f.context = 23;
         fixture_open(&f);
         size_t count = documents_of(&f, documents);

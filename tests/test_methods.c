@@ -184,6 +184,7 @@ static void test_families(void **state)
         f = fixture_default();
         f.document = 9;
         f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_O | LORA_DOWN};
+        f.lora.targets |= LORA_Q_A | LORA_Q_B | LORA_KV_A | LORA_KV_B;
         fixture_choose_family(&f, i);
         check_all_methods(&f, name);
         f = fixture_default();

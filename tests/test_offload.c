@@ -35,8 +35,7 @@ static void plan(const struct fixture *f, const struct setting *setting, bool of
     struct fixture planned = *f;
     void *options = options_with(setting, offloads, text);
     struct step_report report = {0};
-    enum dtype sums = fixture_sums(f);
-    struct trainer_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
+    struct trainer_options model_options = fixture_trainer_options(f);
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
     trainer_open(&planned.trainer, &planned.model, &planned.config, &model_options, planned.device);
@@ -119,6 +118,8 @@ static void gradients_are_the_same_bits(void **state)
         f.context = contexts[i % COUNT(contexts)];
         f.document = f.config.layers == 3 ? 7 : 0;
         f.config.kinds[0].window = f.config.layers == 5 ? 6 : 0;
+        if (f.config.layers % 2)
+            fixture_choose(&f, i % 3 ? "DeepSeek" : "Kimi");
         f.batch_size = 1 + i % 2;
         f.lora = f.config.layers == 5 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V}
                                       : (struct lora){0};

@@ -129,7 +129,7 @@ static const char *const texts[] = {"chunk=1",
                                     "chunk=4 segments=3 loss=all inner=checkpoint"};
 
 // A model of number `index`: plain, LoRA, windows within prompts and beyond, norms of queries and keys, and layers
-// of Gated DeltaNet.
+// of Gated DeltaNet or with latents.
 static void choose_model(struct fixture *f, size_t index)
 {
     static const size_t windows[] = {0, 0, 3, 11, 6};
@@ -137,8 +137,10 @@ static void choose_model(struct fixture *f, size_t index)
     f->config.qk_norm = index % 3 == 2;
     if (index % 5 == 4)
         fixture_set_delta(&f->config, index % 2 ? 3 : 6);
+    if (index % 5 == 3)
+        fixture_choose(f, index % 2 ? "DeepSeek" : "Kimi");
     if (index % 2)
-        f->lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_K | LORA_UP};
+        f->lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_K | LORA_UP | LORA_KV_A};
 }
 
 static void shared_is_as_if_apart(void **state)

@@ -90,11 +90,10 @@ static double *expectation(struct estimate *e, const struct spaco_options *optio
     return mean;
 }
 
-static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope loss)
+static void check_mean(struct estimate e, enum sampler sampler, double minimum, enum loss_scope loss,
+                       size_t budgets)
 {
-    struct estimate e;
-    estimate_open(&e);
-    for (size_t budget = 1; budget <= CHUNKS; budget++) {
+    for (size_t budget = 1; budget <= budgets; budget++) {
         struct spaco_options options = spaco_options(sampler, budget, COMPENSATION_PAPER);
         options.minimum = minimum;
         options.loss = loss;
@@ -106,6 +105,32 @@ static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope
         free(mean);
     }
     estimate_close(&e);
+}
+
+static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope loss)
+{
+    struct estimate e;
+    estimate_open(&e);
+    check_mean(e, sampler, minimum, loss, CHUNKS);
+}
+
+// A cell gives the projection of keys from latents a gradient for other chunks' tokens, which takes their factors.
+static void test_latents_unbiased(void **state)
+{
+    (void)state;
+    static const enum sampler samplers[] = {SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL};
+    for (size_t i = 0; i < 2; i++) {
+        struct estimate e = {.fixture = fixture_default()};
+        fixture_choose(&e.fixture, i ? "Kimi" : "DeepSeek");
+        e.fixture.lora.rank = i ? 2 : 0, e.fixture.lora.alpha = 4;
+        e.fixture.lora.targets = LORA_Q | LORA_KV_A | LORA_KV_B;
+        e.fixture.context = CHUNKS * CHUNK - 1;
+        e.fixture.batch_size = 1;
+        fixture_open(&e.fixture);
+        e.exact = fixture_step(&e.fixture, "full", NULL, &e.report);
+        e.exact_loss = e.report.sums.loss;
+        check_mean(e, samplers[i], 0, LOSS_SAMPLED, 3);
+    }
 }
 
 // Under every objective the mean is the exact gradient: slopes of rows do not depend on the draw, nor do those of
@@ -438,6 +463,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_objectives_unbiased),
         cmocka_unit_test(test_sums_of_sampled_chunks),
+        cmocka_unit_test(test_latents_unbiased),
         cmocka_unit_test(test_bernoulli_unbiased),
         cmocka_unit_test(test_sequential_unbiased),
         cmocka_unit_test(test_uniform_bias_is_chain_survival),

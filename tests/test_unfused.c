@@ -77,13 +77,13 @@ static void the_same_with_more_passes(void **state)
     (void)state;
     static const char *const walks[] = {"chunk=5 budget=2", "chunk=64 keep=all budget=1",
                                         "chunk=7 segments=2 budget=3", "chunk=6 inner=checkpoint budget=2"};
-    for (size_t variant = 0; variant < 22; variant++) {
+    for (size_t variant = 0; variant < 26; variant++) {
         struct fixture f = fixture_default();
         struct status status = {0};
-        fixture_choose_family(&f, variant % 11);
-        f.dtype = variant < 11 ? DTYPE_F32 : DTYPE_F64;
+        fixture_choose_family(&f, variant % 13);
+        f.dtype = variant < 13 ? DTYPE_F32 : DTYPE_F64;
         f.config.layers = 3;
-        f.config.qk_norm |= variant % 11 == 10;
+        f.config.qk_norm |= variant % 13 == 12;
         f.batch_size = 1 + variant % 2;
         f.context = 23;
         fixture_open(&f);

@@ -326,6 +326,12 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
             trial_field(fields, "kv_gradient_dtype"), status,
             "\"" BF16_STOCHASTIC
             "\" needs \"sequence\" 1: the sum over ranks rounds to nearest; give \"bf16\" or \"f32\"");
+    for (size_t l = 0; trial->kv_gradient_stochastic && l < trial->config.layers; l++) {
+        if (config_kind(&trial->config, l)->kv_rank > 0)
+            return json_field_fail(trial_field(fields, "kv_gradient_dtype"), status,
+                                   "latent attention sums its gradients in products, which round to nearest; give "
+                                   "\"bf16\" or \"f32\"");
+    }
     struct status why = {0};
     if (trial->interconnect && !interconnect_reach(trial->interconnect, trial_ranks(trial), &why))
         return json_field_fail(trial_field(fields, "interconnect"), status, "%s", why.message);

@@ -1,7 +1,7 @@
 #include "kernels/model/block.h"
 
 // Every kind of mixer, mixer_attention and so on, and of MLP. The first ones are the default.
-#define MIXERS(X) X(attention) X(delta)
+#define MIXERS(X) X(attention) X(delta) X(latent)
 #define MLPS(X)   X(dense)
 
 #define MIXER_DECLARED(name) extern const struct mixer mixer_##name;

@@ -434,18 +434,10 @@ static double kept_bytes(const struct model *model, size_t layer)
     return (double)elements * dtype_bytes(dtype) + (double)statistics * dtype_bytes(dtype_statistic(dtype));
 }
 
-// Pairs of a query and a key that it sees, per sequence.
 static double flops(const struct config *c, size_t layer, const struct batch *batch)
 {
     const struct layer_kind *kind = config_kind(c, layer);
-    size_t window = kind->window, T = batch->context, max = window && window < T ? window : T;
-    double pairs = (double)max * (max + 1) / 2 + (double)(T - max) * max;
-    for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
-        size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
-        seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
-        pairs = (row ? pairs : 0) + (double)(seen < max ? seen : max);
-    }
-    return 4 * (batch->starts ? pairs / (double)batch->batch : pairs) * (double)q_cols(kind);
+    return 4 * attention_pairs(batch, kind->window) * (double)q_cols(kind);
 }
 
 const struct mixer mixer_attention = {

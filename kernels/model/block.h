@@ -111,3 +111,5 @@ const struct mlp *config_mlp(const struct config *config, size_t layer);
 bool config_has_target(const struct config *config, size_t layer, enum lora_target target);
 // Number of weights.
 size_t config_parameters(const struct config *config);
+// Whether the base's files have the module, where PEFT finds it.
+bool lora_module_is_own(const struct config *config, size_t target);

@@ -45,8 +45,9 @@ struct carry carry_before(struct carry carry, size_t start);
 struct carry_segment {
     size_t start, count;
     struct carry grad;
-    // Factor of a state's gradient on its way into the cell's tokens, but not to the left (0: 1); gradients of
-    // keys and values are multiplied in place.
+    // Factor (0: 1) of a state's gradient on its way into the cell's tokens, but not to the left, and of what cells
+    // of other chunks give weights through these tokens' latents; gradients of keys and values are multiplied in
+    // place.
     double factor;
 };
 

@@ -236,7 +236,7 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           kind->heads, kind->kv_heads);
     }
-    if (kind->value_dim > 0)
+    if (kind->value_dim > 0 && kind->kv_rank == 0)
         return check_delta(kind, status);
     if (kind->head_dim % 2 || kind->head_dim > 512) {
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
@@ -246,6 +246,10 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "rotary must be even and at most head_dim, found %zu of %zu",
                           kind->rotary, kind->head_dim);
     }
+    if (kind->kv_rank > 0 && (!check_size("value_dim", kind->value_dim, 512, status) ||
+                              !check_size("kv_rank", kind->kv_rank, MAX_SIZE, status) ||
+                              !check_size("rotary", kind->rotary, kind->head_dim, status)))
+        return false;
     return check_number("rope_theta", kind->rope_theta, true, status) &&
            check_number("query_scale", kind->query_scale, false, status) &&
            check_number("attention_cap", kind->cap, false, status) && check_scaling(&kind->rope_scaling, status);

@@ -26,10 +26,11 @@ struct layer_kind {
     size_t mixer, mlp; // numbers in mixers[] and mlps[] (block.h)
     // Of Gated DeltaNet values have heads of value_dim, queries and keys kv_heads of head_dim.
     size_t heads, kv_heads, head_dim;
-    size_t value_dim; // 0: attention
+    size_t value_dim; // of latent attention, too; 0: attention
     size_t window;    // a query sees this many keys, the last its own; 0: all before it
     enum rope_pairs rope;
-    size_t rotary; // the first numbers of a head, which turn; 0: all
+    size_t rotary; // the first numbers of a head, which turn; 0: all. Of latent attention the last ones, which are
+                   // shared
     double rope_theta;
     struct rope_scaling rope_scaling;
     double query_scale; // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
@@ -38,6 +39,9 @@ struct layer_kind {
     bool gated;         // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
     // Of Gated DeltaNet: the factor of beta, which is between 0 and that (0: 1), and the epsilon of the gated norm.
     double beta_scale, gate_epsilon;
+    // Of latent attention: numbers of the latents that queries (0: none) and keys and values are projected from. 0
+    // in other layers.
+    size_t q_rank, kv_rank;
 };
 #define CONFIG_KINDS       4
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0

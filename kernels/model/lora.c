@@ -5,8 +5,8 @@
 #include <string.h>
 
 const char *const lora_target_names[LORA_TARGETS] = {
-    "q",       "k",     "v",    "o",           "gate",      "up",        "down",      "qkv",
-    "gate_up", "embed", "head", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"};
+    "q",    "k",           "v",         "o",         "gate",      "up",       "down", "qkv", "gate_up", "embed",
+    "head", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "q_a",  "q_b", "kv_a",    "kv_b"};
 const char *const lora_target_modules[LORA_TARGETS] = {"self_attn.q_proj",
                                                        "self_attn.k_proj",
                                                        "self_attn.v_proj",
@@ -22,7 +22,11 @@ const char *const lora_target_modules[LORA_TARGETS] = {"self_attn.q_proj",
                                                        "linear_attn.in_proj_z",
                                                        "linear_attn.in_proj_b",
                                                        "linear_attn.in_proj_a",
-                                                       "linear_attn.out_proj"};
+                                                       "linear_attn.out_proj",
+                                                       "self_attn.q_a_proj",
+                                                       "self_attn.q_b_proj",
+                                                       "self_attn.kv_a_proj_with_mqa",
+                                                       "self_attn.kv_b_proj"};
 
 const char *lora_module_leaf(size_t target)
 {
@@ -39,11 +43,6 @@ void lora_module_name(char *name, size_t bytes, size_t layer, size_t target)
         snprintf(name, bytes, "model.%s", module);
     else
         snprintf(name, bytes, "model.layers.%zu.%s", layer, module);
-}
-
-bool lora_module_is_own(const struct config *config, size_t target)
-{
-    return !(1u << target & (config->fused ? LORA_FUSED_PARTS : LORA_QKV | LORA_GATE_UP));
 }
 
 struct lora_factors lora_factors_of(const struct lora *lora, size_t layer, unsigned target)

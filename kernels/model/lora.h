@@ -4,7 +4,7 @@
 #include "kernels/model/config.h"
 
 // The modules that LoRA can be put on, as bits: a layer's projections; those that a family's files fuse (Phi-3),
-// whose parts share one A; and the embedding and the head.
+// whose parts share one A; the embedding and the head; and latent attention's projections.
 enum lora_target {
     LORA_Q = 1,
     LORA_K = 2,
@@ -21,9 +21,13 @@ enum lora_target {
     LORA_IN_Z = 4096,
     LORA_IN_B = 8192,
     LORA_IN_A = 16384,
-    LORA_OUT = 32768
+    LORA_OUT = 32768,
+    LORA_Q_A = 65536, // and of latent attention
+    LORA_Q_B = 131072,
+    LORA_KV_A = 262144,
+    LORA_KV_B = 524288
 };
-#define LORA_TARGETS     16
+#define LORA_TARGETS     20
 #define LORA_PROJECTIONS 7 // the first of them, those of attention and of a dense MLP
 #define LORA_FUSED_PARTS (LORA_Q | LORA_K | LORA_V | LORA_GATE | LORA_UP)
 extern const char *const lora_target_names[LORA_TARGETS];   // "q", "k" ... "embed", "head"
@@ -63,5 +67,3 @@ void lora_free(struct lora *lora);
 void lora_module_name(char *name, size_t bytes, size_t layer, size_t target);
 // The last part of a target's name, "q_proj".
 const char *lora_module_leaf(size_t target);
-// Whether the base's files have the module, where PEFT finds it.
-bool lora_module_is_own(const struct config *config, size_t target);

@@ -141,7 +141,7 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
         p->bias = add_to_layer(model, 1, shape.out, layer, row->name, ".bias");
         p->bias->vector = true;
     }
-    if (row->target)
+    if (row->target && parts[0]->weight)
         add_factors(model, layer, row->target, row->name, out, parts[0]->weight->value.cols, count, parts);
 }
 

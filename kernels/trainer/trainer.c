@@ -377,6 +377,7 @@ void trainer_open(struct trainer *trainer, struct model *model, const struct con
     const struct optimizer *optimizer = options->optimizer;
     model_open(model, config, &options->lora, options->ranks, device);
     model->lora_beside = options->lora_beside || (optimizer && optimizer->lora == LORA_BESIDE);
+    model->latent_block = options->latent_block;
     model->kv_gradient_dtype = options->kv_gradient_dtype;
     model->gradient_dtype = options->gradient_dtype;
     model->kv_gradient_stochastic = options->kv_gradient_stochastic && options->kv_gradient_dtype == DTYPE_BF16;

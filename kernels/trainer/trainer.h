@@ -58,6 +58,7 @@ struct trainer_options {
     struct lora lora;
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
     bool kv_gradient_stochastic; // bf16 sums are rounded stochastically, with `seed`, instead of to nearest
+    size_t latent_block;         // keys that latent attention projects at once; 0: its default
     uint64_t seed;
     enum quantisation quantisation; // of the layers' projections, which are then frozen
     bool dequantised;               // quantised weights are stored dequantised, for references

@@ -328,7 +328,9 @@ static void list_key_segments(struct state *state)
     const struct chunk_schedule *schedule = state->schedule;
     for (size_t i = 0; !schedule->whole && i < schedule->drawn.count; i++) {
         struct span span = chunk_span(schedule->chunks, schedule->drawn.items[i]);
-        state->key_segments[i] = (struct carry_segment){.start = span.start, .count = span.count};
+        // Nothing comes to the last chunk's tokens.
+        double factor = schedule->kv_factor && i + 1 < schedule->drawn.count ? schedule->kv_factor[i] : 0;
+        state->key_segments[i] = (struct carry_segment){.start = span.start, .count = span.count, .factor = factor};
     }
 }
 
@@ -352,7 +354,6 @@ static void scale(struct state *state, struct segment segment, size_t j)
         row += state->key_segments[i].count * B;
     for (size_t l = segment.first; schedule->kv_factor && j + 1 < schedule->drawn.count && l < segment.end; l++) {
         struct carry grad = carry_rows(state->kv.grad[l], row, state->key_segments[j].count * B);
-        state->key_segments[j].factor = schedule->kv_factor[j];
         for (size_t i = 0; !grad.border && i < CARRY_TENSORS; i++)
             op_scale(state->step->model->device, grad.t[i], schedule->kv_factor[j]);
     }
