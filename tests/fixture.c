@@ -125,14 +125,14 @@ size_t fixture_mixer(const char *name)
 
 void fixture_set_delta(struct config *config, unsigned layers)
 {
-    config->kinds[2] = (struct layer_kind){.mixer = fixture_mixer("delta"),
-                                           .heads = 4,
-                                           .kv_heads = 2,
-                                           .head_dim = 12,
-                                           .value_dim = 10,
-                                           .gate_epsilon = 1e-6};
+    config->kinds[CONFIG_DELTA] = (struct layer_kind){.mixer = fixture_mixer("delta"),
+                                                      .heads = 4,
+                                                      .kv_heads = 2,
+                                                      .head_dim = 12,
+                                                      .value_dim = 10,
+                                                      .gate_epsilon = 1e-6};
     for (size_t l = 0; l < config->layers; l++)
-        config->kind_of[l] = layers >> l & 1 ? 2 : config->kind_of[l];
+        config->kind_of[l] = layers >> l & 1 ? CONFIG_DELTA : config->kind_of[l];
 }
 
 static struct layer_kind latent_kind(const struct config *c)

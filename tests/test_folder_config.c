@@ -461,12 +461,10 @@ static void known_model_types_say_why_they_are_not_read(void **state)
         {"nemotron_h", "Mamba"},
         {"qwen", "code"},
 
-        {"qwen3_5", "linear"},
-        {"qwen3_5_moe", "linear"},
-        {"qwen3_5_moe_text", "linear attention"},
-        {"qwen3_5_text", "linear"},
+        {"qwen3_5_moe", "experts"},
+        {"qwen3_5_moe_text", "experts"},
         {"qwen3_moe", "experts"},
-        {"qwen3_next", "linear attention"},
+        {"qwen3_next", "experts"},
 
         {"qwen3_vl_moe", "experts"},
         {"step3p7", "images"},

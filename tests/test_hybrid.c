@@ -25,7 +25,7 @@ static struct fixture fixture_of(size_t index, size_t context, const char *devic
     f.config.norms = index % 3 == 1 ? NORMS_AROUND : index % 3 == 2 ? NORMS_AFTER : NORMS_BEFORE;
     f.config.unit_offset = index % 2;
     fixture_set_delta(&f.config, index % 2 ? 0xd : 0x7);
-    f.config.kinds[2].beta_scale = index % 3 ? 2 : 0;
+    f.config.kinds[CONFIG_DELTA].beta_scale = index % 3 ? 2 : 0;
     f.context = context;
     f.device_name = device;
     return f;
@@ -255,7 +255,7 @@ static void flops_are_by_their_formulas(void **state)
     (void)state;
     struct fixture f = fixture_of(0, 150, "plan-cpu");
     fixture_open(&f);
-    const struct layer_kind *k = &f.config.kinds[2], *attention = &f.config.kinds[0];
+    const struct layer_kind *k = &f.config.kinds[CONFIG_DELTA], *attention = &f.config.kinds[0];
     double B = (double)f.batch_size, d = (double)f.config.width, v = (double)(k->heads * k->value_dim),
            w = (double)(2 * k->kv_heads * k->head_dim) + v, whole[3], chunk[3],
            pairs = 150 * 151 / 2 * (double)(attention->heads * attention->head_dim);
@@ -316,7 +316,7 @@ static void the_peak_grows_by_the_lower_bound(void **state)
             struct fixture f = fixture_default();
             f.config = *config_preset("tiny");
             fixture_set_delta(&f.config, 0x7);
-            f.config.kinds[2].head_dim = f.config.kinds[2].value_dim = 32;
+            f.config.kinds[CONFIG_DELTA].head_dim = f.config.kinds[CONFIG_DELTA].value_dim = 32;
             f.device_name = "plan-cpu";
             f.context = 2048 << j;
             f.batch_size = 1;

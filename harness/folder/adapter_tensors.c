@@ -55,7 +55,7 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
             snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? ADAPTER_PREFIX : "", p->name);
             tensor->rows = p->transposed ? p->value.cols : p->value.rows;
             tensor->cols = p->transposed ? p->value.rows : p->value.cols;
-            tensor->vector = p->vector;
+            tensor->form = parameter_form(p);
             tensor->transposed = p->transposed;
             tensor->pieces[tensor->count++].parameter = p;
             if (p->saved && p == model->head &&

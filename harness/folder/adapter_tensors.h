@@ -1,7 +1,7 @@
 // Adapter tensors: the tensors of an adapter's file for a model's trainable parameters, under PEFT's names.
 #pragma once
 #include "harness/files/output_file.h"
-#include "kernels/model/model.h"
+#include "harness/tensors/gradients.h"
 
 #define ADAPTER_PREFIX "base_model.model." // of every tensor's name
 
@@ -17,7 +17,8 @@ struct adapter_piece {
 struct adapter_tensor {
     char name[160];
     size_t rows, cols;
-    bool vector, transposed; // one dimension; [cols, rows] of the parameter
+    enum safetensors_form form;
+    bool transposed; // [cols, rows] of the parameter
     size_t count;
     struct adapter_piece pieces[ADAPTER_PIECES];
 };

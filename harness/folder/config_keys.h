@@ -22,7 +22,8 @@ enum key_set {
     KEYS_SEED_OSS = 32768,
     KEYS_ERNIE4_5 = 65536,
     KEYS_GRANITE = 131072,
-    KEYS_ALL = 262143
+    KEYS_QWEN3_5 = 262144,
+    KEYS_ALL = 524287
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

@@ -1,7 +1,7 @@
 #include "harness/folder/folder.h"
 #include "harness/files/file_hash.h"
 #include "harness/json/json_field.h"
-#include "harness/tensors/safetensors.h"
+#include "harness/tensors/gradients.h"
 #include "harness/tensors/shards.h"
 #include "harness/text/text.h"
 #include "kernels/model/model.h"
@@ -246,7 +246,7 @@ static bool check_tensor(const struct shards *shards, const struct parameter *p,
                           name, t->dtype_name,
                           f8 ? "cast weights in F8 without scales by .to(torch.bfloat16), or " : "");
     }
-    return safetensors_has_shape(file, t, p->value.rows, p->value.cols, p->vector, status);
+    return safetensors_has_shape(file, t, p->value.rows, p->value.cols, parameter_form(p), status);
 }
 
 void folder_read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,

@@ -38,11 +38,11 @@ static struct parameter *table_of(const struct model *model, const char *name)
     return NULL;
 }
 
-static bool check_shape(const struct safetensors *file, const char *name, size_t rows, size_t cols, bool vector,
-                        struct status *status)
+static bool check_shape(const struct safetensors *file, const char *name, size_t rows, size_t cols,
+                        enum safetensors_form form, struct status *status)
 {
     const struct safetensors_tensor *t = safetensors_get(file, name, status);
-    return t && safetensors_has_shape(file, t, rows, cols, vector, status);
+    return t && safetensors_has_shape(file, t, rows, cols, form, status);
 }
 
 static const struct adapter_tensor *find(const struct adapter_tensors *tensors, const char *name)
@@ -63,7 +63,7 @@ static bool check_file(const struct adapter_file *adapter, const struct model *m
             return status_set(status, STATUS_BAD_INPUT,
                               "%s: tensor %s is missing, and the configuration beside it and the model ask for it",
                               file->path, t->name);
-        if (!check_shape(file, t->name, t->rows, t->cols, t->vector, status))
+        if (!check_shape(file, t->name, t->rows, t->cols, t->form, status))
             return false;
     }
     for (size_t i = 0; i < file->count; i++) {

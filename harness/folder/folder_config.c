@@ -485,6 +485,26 @@ static bool read_no_rope_layers(struct json_field root, struct config *c, bool *
     return true;
 }
 
+// Of Gated DeltaNet; `each`: every so many layers, from the lowest on, the last is of attention.
+static bool read_delta_types(struct json_field types, size_t each, struct config *c, struct status *status)
+{
+    static const struct names names = {2, {"full_attention", "linear_attention"}};
+    if (types.value && (!json_is_array(types.value) || json_array_size(types.value) != c->layers))
+        return json_field_expected(types, status, "a list of %zu types, one per layer", c->layers);
+    for (size_t l = 0; l < c->layers; l++) {
+        size_t delta = (l + 1) % each > 0;
+        if (types.value && !json_field_choice(json_field_at(types, l), &names, "type of layer", &delta, status))
+            return false;
+        if (delta && l >= CONFIG_KIND_LAYERS) {
+            return json_field_fail(types, status, "layers of Gated DeltaNet must be among the first %d",
+                                   CONFIG_KIND_LAYERS);
+        }
+        if (delta)
+            c->kind_of[l] = CONFIG_DELTA;
+    }
+    return true;
+}
+
 static bool read_no_rope(struct json_field root, const struct family *family, struct config *c,
                          struct status *status)
 {
@@ -496,6 +516,36 @@ static bool read_no_rope(struct json_field root, const struct family *family, st
         without[l] = config_kind(c, l)->window == 0;
     CHECK(config_remove_positions(c, without)); // of at most two kinds
     return true;
+}
+
+static bool read_delta(struct json_field root, const struct family *family, struct config *c, struct status *status)
+{
+    struct layer_kind *kind = &c->kinds[CONFIG_DELTA];
+    struct json_field taps = config_key_of(root, "linear_conv_kernel_dim");
+    size_t each = family->full_each, width = 4;
+    if (!family->delta)
+        return true;
+    c->kinds[0].gated = family->gated;
+    *kind = (struct layer_kind){.mixer = MIXER_DELTA,
+                                .heads = 32,
+                                .kv_heads = 16,
+                                .head_dim = 128,
+                                .value_dim = 128,
+                                .gate_epsilon = c->norm_epsilon};
+    if (!json_field_count(taps, 1, SIZE_LIMIT, "", &width, status))
+        return false;
+    if (width != 4)
+        return json_field_expected(taps, status, "4: the convolution that is computed has 4 taps");
+    return json_field_count(config_key_of(root, "linear_num_value_heads"), 1, SIZE_LIMIT, "", &kind->heads,
+                            status) &&
+           json_field_count(config_key_of(root, "linear_num_key_heads"), 1, SIZE_LIMIT, "", &kind->kv_heads,
+                            status) &&
+           json_field_count(config_key_of(root, "linear_key_head_dim"), 1, SIZE_LIMIT, "", &kind->head_dim,
+                            status) &&
+           json_field_count(config_key_of(root, "linear_value_head_dim"), 1, SIZE_LIMIT, "", &kind->value_dim,
+                            status) &&
+           json_field_count(config_key_of(root, "full_attention_interval"), 1, SIZE_LIMIT, "", &each, status) &&
+           read_delta_types(config_key_of(root, "layer_types"), each, c, status);
 }
 
 static bool read_activation(struct json_field root, const struct family *family, struct config *c,
@@ -652,6 +702,7 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
            folder_rope_decode(text.root, family, config, &local_theta, status) &&
            read_block(text.root, family, config, status) &&
            read_sliding(text.root, family, config, local_theta, status) &&
-           read_no_rope(text.root, family, config, status) && read_biases(text.root, family, config, status) &&
-           refuse_quantized(root, status) && refuse_quantized(text.root, status);
+           read_delta(text.root, family, config, status) && read_no_rope(text.root, family, config, status) &&
+           read_biases(text.root, family, config, status) && refuse_quantized(root, status) &&
+           refuse_quantized(text.root, status);
 }

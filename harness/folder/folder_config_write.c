@@ -42,6 +42,22 @@ json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const c
                      (json_int_t)r->original_context);
 }
 
+// The keys of Gated DeltaNet.
+static void add_delta(json_t *json, const struct config *c)
+{
+    const struct layer_kind *kind = &c->kinds[CONFIG_DELTA];
+    json_t *types = json_array();
+    for (size_t l = 0; l < c->layers; l++)
+        json_array_append_new(types,
+                              json_string(config_kind(c, l) == kind ? "linear_attention" : "full_attention"));
+    json_object_set_new(json, "layer_types", types);
+    json_object_set_new(json, "linear_num_value_heads", json_integer((json_int_t)kind->heads));
+    json_object_set_new(json, "linear_num_key_heads", json_integer((json_int_t)kind->kv_heads));
+    json_object_set_new(json, "linear_key_head_dim", json_integer((json_int_t)kind->head_dim));
+    json_object_set_new(json, "linear_value_head_dim", json_integer((json_int_t)kind->value_dim));
+    json_object_set_new(json, "linear_conv_kernel_dim", json_integer(4));
+}
+
 static json_t *cap_json(double cap)
 {
     return cap > 0 ? json_real(cap) : json_null();
@@ -94,6 +110,12 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
             json_object_set_new(json, key->key, json_boolean(family_bias(key, c)));
     if (family->no_rope == NO_ROPE_LISTED)
         add_no_rope_layers(json, c);
+    if (family->partial > 0) {
+        double share = (double)rope_rotary(kind) / (double)kind->head_dim;
+        json_object_set_new(json, "partial_rotary_factor", json_real(share));
+    }
+    if (family->delta)
+        add_delta(json, c);
     if (family->cap > 0) {
         json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
         json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
@@ -134,8 +156,8 @@ static bool has_rope_of(const struct family *family, const struct config *c)
             return false;
     }
     full.rope = windowed ? windowed->rope : full.rope;
-    if (full.rotary > 0 && full.rotary < full.head_dim)
-        return false; // those families fuse gate and up
+    if (full.rotary > 0 && full.rotary < full.head_dim && family->partial == 0)
+        return false;
     if (family->local_rope_theta == 0 || !windowed)
         return !windowed || rope_is_same(windowed, &full);
     return windowed->rope_scaling.factor == 0 &&
@@ -152,13 +174,22 @@ static bool has_biases_of(const struct family *family, const struct config *c)
     return found.qkv_bias == c->qkv_bias && found.o_bias == c->o_bias && found.mlp_bias == c->mlp_bias;
 }
 
+// Tells whether the family has layers of Gated DeltaNet of that kind, and none has others.
+static bool has_delta_of(const struct family *family, const struct config *c)
+{
+    const struct layer_kind *kind = &c->kinds[CONFIG_DELTA];
+    bool has = config_has_kind(c, CONFIG_DELTA);
+    return family->delta ? !has || (kind->beta_scale == 0 && kind->gate_epsilon == c->norm_epsilon) : !has;
+}
+
 // Tells whether the family has the config's caps, sinks and gates.
 static bool has_softmax_of(const struct family *family, const struct config *c)
 {
     bool same = c->logit_cap == 0 || family->logit_cap > 0;
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
-        same &= kind->sinks == family->sinks && !kind->gated && (kind->cap == 0 || family->cap > 0);
+        bool gate = kind->value_dim > 0 || kind->gated == family->gated;
+        same &= kind->sinks == family->sinks && gate && (kind->cap == 0 || family->cap > 0);
     }
     return same;
 }
@@ -174,7 +205,7 @@ static bool is_of(const struct family *family, const struct config *c)
            family->unit_offset == c->unit_offset && family->norms == c->norms &&
            (family->multiplies || embedding_scale == c->embedding_scale) &&
            (family->scales_queries || family->multiplies || c->kinds[0].query_scale == 0) &&
-           has_softmax_of(family, c) && has_rope_of(family, c);
+           has_softmax_of(family, c) && has_delta_of(family, c) && has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

@@ -103,6 +103,9 @@ const struct family families[] = {
     {"qwen3_vl_text", "Qwen3ForCausalLM", KEYS_QWEN3, .qk_norm = true, .kv_heads = 32, .head_dim = 128,
      .norm_epsilon = 1e-6, .rope_theta = 5e5, .max_context = 128000, .axes = true,
      .sizes = {4096, 32, 32, 22016, 151936}},
+    {"qwen3_5_text", "Qwen3_5ForCausalLM", KEYS_QWEN3_5, .qk_norm = true, .unit_offset = true, .gated = true,
+     .delta = true, .partial = 0.25, .full_each = 4, .kv_heads = 4, .head_dim = 256, .norm_epsilon = 1e-6,
+     .rope_theta = 10000, .max_context = 32768, .axes = true, .sizes = {4096, 32, 16, 12288, 248320}},
     {0},
 };
 
@@ -143,6 +146,7 @@ const struct composite composites[] = {
     {"qwen2_vl", "qwen2_vl_text", .fixed = true, .flat = true, .tied_by_text = true},
     {"qwen2_5_vl", "qwen2_5_vl_text", .fixed = true, .flat = true, .tied_by_text = true},
     {"qwen3_vl", "qwen3_vl_text", .fixed = true},
+    {"qwen3_5", "qwen3_5_text", .fixed = true},
     {0},
 };
 
@@ -181,8 +185,9 @@ static const struct unread_family {
            "nemotron_h_omni", "zamba", "zamba2")},
     {"has layers of linear attention, which are not computed",
      TYPES("bailing_hybrid", "glm5_next", "glm5_next_text", "kimi_k3", "kimi_linear", "lara_mini", "minicpmv4_6",
-           "minimax", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next",
-           "qwen4_exp", "qwen4_exp_text")},
+           "minimax", "olmo_hybrid", "qwen4_exp", "qwen4_exp_text")},
+    {"is a mixture of experts between layers of Gated DeltaNet; experts are not computed",
+     TYPES("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")},
     {"has layers of short convolutions, which are not computed",
      TYPES("inkling2", "inkling2_loop", "inkling2_loop_text", "inkling2_text", "inkling_mm_model", "inkling_text",
            "lfm2", "lfm2_moe", "lfm2_vl", "lfm3", "lfm3_vl")},

@@ -53,6 +53,8 @@ struct family {
     // RoPE has a position per image axis (M-RoPE, Qwen2-VL). For text all of them equal the token's position, so it
     // is RoPE.
     bool axes;
+    // Attention's output is gated; layers are of Gated DeltaNet but for those of layer_types, else every n-th.
+    bool gated, delta;
 };
 // Ending with a NULL model_type.
 extern const struct family families[];

@@ -1,7 +1,7 @@
 #include "harness/folder/adapter.h"
 #include "harness/folder/adapter_tensors.h"
 #include "harness/folder/folder.h"
-#include "harness/tensors/safetensors.h"
+#include "harness/tensors/gradients.h"
 #include "kernels/model/unit.h"
 #include <stdint.h>
 #include <string.h>
@@ -114,8 +114,11 @@ static struct adapter_tensors tensors_of(const struct model *model, bool adapter
         struct adapter_tensor *tensor = &tensors.items[tensors.count];
         if (parameter_is_factor(p))
             continue;
-        *tensor = (struct adapter_tensor){
-            .rows = p->value.rows, .cols = p->value.cols, .vector = p->vector, .count = 1, .pieces = {{p, 0, 0}}};
+        *tensor = (struct adapter_tensor){.rows = p->value.rows,
+                                          .cols = p->value.cols,
+                                          .form = parameter_form(p),
+                                          .count = 1,
+                                          .pieces = {{p, 0, 0}}};
         memcpy(tensor->name, p->name, sizeof p->name);
         tensors.count++;
     }
@@ -128,7 +131,7 @@ static bool create(const struct saving *saving, const char *path, const struct a
     struct safetensors_item *items = calloc(tensors->count + 1, sizeof *items);
     for (size_t i = 0; i < tensors->count; i++) {
         const struct adapter_tensor *t = &tensors->items[i];
-        items[i] = safetensors_item(t->name, t->rows, t->cols, t->vector, saving->model->device->ops->dtype);
+        items[i] = safetensors_item(t->name, t->rows, t->cols, t->form, saving->model->device->ops->dtype);
     }
     bool ok = safetensors_create(saving->writer, path, items, tensors->count, status);
     free(items);

@@ -1,6 +1,6 @@
 #include "harness/files/unfinished.h"
 #include "harness/folder/folder.h"
-#include "harness/tensors/safetensors.h"
+#include "harness/tensors/gradients.h"
 #include "harness/text/size.h"
 #include "kernels/trainer/random_weights.h"
 #include <dirent.h>
@@ -98,7 +98,7 @@ static bool write_weights(struct writing *w, const char *path, struct status *st
     double *values = malloc(BLOCK_VALUES * sizeof *values);
     for (size_t i = 0; i < w->model.parameter_count; i++) {
         const struct parameter *p = &w->model.parameters[i];
-        items[i] = safetensors_item(p->name, p->value.rows, p->value.cols, p->vector, w->dtype);
+        items[i] = safetensors_item(p->name, p->value.rows, p->value.cols, parameter_form(p), w->dtype);
     }
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, w->model.parameter_count, status);

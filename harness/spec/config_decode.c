@@ -216,6 +216,78 @@ static bool read_windows(struct json_field shape, struct config *config, struct 
     return true;
 }
 
+// Keys of layers of Gated DeltaNet.
+static const struct {
+    const char *name;
+    size_t offset;
+} delta_sizes[] = {{"heads", offsetof(struct layer_kind, heads)},
+                   {"key_heads", offsetof(struct layer_kind, kv_heads)},
+                   {"key_dim", offsetof(struct layer_kind, head_dim)},
+                   {"value_dim", offsetof(struct layer_kind, value_dim)}};
+#define DELTA_SIZES (sizeof delta_sizes / sizeof *delta_sizes)
+
+static bool read_delta_layers(struct json_field layers, struct config *config, struct status *status)
+{
+    size_t last = config->layers < CONFIG_KIND_LAYERS ? config->layers : CONFIG_KIND_LAYERS;
+    if (!json_is_array(layers.value))
+        return json_field_expected(layers, status, "a list of the layers of Gated DeltaNet");
+    for (size_t i = 0; i < json_array_size(layers.value); i++) {
+        size_t layer = 0;
+        if (!json_field_count(json_field_at(layers, i), 0, last - 1, "", &layer, status))
+            return false;
+        config->kind_of[layer] = CONFIG_DELTA;
+    }
+    return true;
+}
+
+// null: none. before: the preset, whose layers these are if there is no such key.
+static bool read_delta(struct json_field shape, const struct config *before, struct config *config,
+                       struct status *status)
+{
+    struct names known = {3, {"layers", "beta_scale", "norm_epsilon"}};
+    struct json_field delta = json_field_get(shape, "delta");
+    struct layer_kind *kind = &config->kinds[CONFIG_DELTA];
+    for (size_t l = 0; l < CONFIG_KIND_LAYERS && !delta.value; l++)
+        if (before->kind_of[l] == CONFIG_DELTA)
+            config->kind_of[l] = CONFIG_DELTA;
+    *kind = before->kinds[CONFIG_DELTA];
+    if (!json_field_given(delta))
+        return true;
+    *kind = (struct layer_kind){.mixer = MIXER_DELTA, .gate_epsilon = config->norm_epsilon};
+    for (size_t i = 0; i < DELTA_SIZES; i++)
+        names_add(&known, delta_sizes[i].name);
+    if (!json_field_object(delta, &known, "delta", status))
+        return false;
+    for (size_t i = 0; i < DELTA_SIZES; i++) {
+        struct json_field size = json_field_get(delta, delta_sizes[i].name);
+        if (!size.value)
+            return json_field_fail(size, status, "missing; a whole number above 0");
+        if (!json_field_count(size, 1, SIZE_MAXIMUM, "", (void *)((char *)kind + delta_sizes[i].offset), status))
+            return false;
+    }
+    return json_field_number(json_field_get(delta, "beta_scale"), 1e-6, 1e6, &kind->beta_scale, status) &&
+           json_field_number(json_field_get(delta, "norm_epsilon"), 1e-300, 1, &kind->gate_epsilon, status) &&
+           read_delta_layers(json_field_get(delta, "layers"), config, status);
+}
+
+static json_t *delta_json(const struct config *config)
+{
+    const struct layer_kind *kind = &config->kinds[CONFIG_DELTA];
+    json_t *delta = json_object(), *layers = json_array();
+    for (size_t i = 0; i < DELTA_SIZES; i++)
+        json_object_set_new(
+            delta, delta_sizes[i].name,
+            json_integer((json_int_t) * (const size_t *)((const char *)kind + delta_sizes[i].offset)));
+    if (kind->beta_scale > 0)
+        json_object_set_new(delta, "beta_scale", json_real(kind->beta_scale));
+    json_object_set_new(delta, "norm_epsilon", json_real(kind->gate_epsilon));
+    for (size_t l = 0; l < config->layers; l++)
+        if (config_kind(config, l) == kind)
+            json_array_append_new(layers, json_integer((json_int_t)l));
+    json_object_set_new(delta, "layers", layers);
+    return delta;
+}
+
 static void preset_names(struct names *names)
 {
     for (const struct config *preset = config_presets; preset->name[0]; preset++)
@@ -255,7 +327,7 @@ static bool read_name(struct json_field shape, struct config *config, bool prese
 
 static bool read_shape(struct json_field field, struct config *config, struct status *status)
 {
-    struct names known = {5, {"preset", "name", "rope_scaling", "sliding_window", "full_layers"}};
+    struct names known = {6, {"preset", "name", "rope_scaling", "sliding_window", "full_layers", "delta"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
     names_add(&known, "local_rope_theta");
@@ -267,6 +339,7 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     if (!read_preset(preset, config, status) || !read_name(field, config, preset.value, status))
         return false;
     struct layer_kind *kind = &config->kinds[0];
+    const struct config before = *config;
     struct windows windows = windows_of(config);
     struct flat flat = flat_of(config);
     for (size_t l = 0; l < CONFIG_KIND_LAYERS; l++)
@@ -297,7 +370,8 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     struct json_field no_rope = json_field_get(field, "no_rope_layers");
     return read_no_rope_layers(no_rope, config->layers, flat.without, status) &&
            (config_remove_positions(config, flat.without) ||
-            json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_KINDS));
+            json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_KINDS)) &&
+           read_delta(field, &before, config, status);
 }
 
 static json_t *shape_json(const struct config *given)
@@ -333,11 +407,13 @@ static json_t *shape_json(const struct config *given)
     if (windows.length > 0) {
         json_t *full = json_array();
         for (size_t l = 0; l < config->layers; l++)
-            if (config_kind(given, l)->window == 0)
+            if (config_kind(given, l)->window == 0 && config_kind(given, l) != &given->kinds[CONFIG_DELTA])
                 json_array_append_new(full, json_integer((json_int_t)l));
         json_object_set_new(shape, "sliding_window", json_integer((json_int_t)windows.length));
         json_object_set_new(shape, "full_layers", full);
     }
+    if (config_has_kind(given, CONFIG_DELTA))
+        json_object_set_new(shape, "delta", delta_json(given));
     return shape;
 }
 

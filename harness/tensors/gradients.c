@@ -6,11 +6,9 @@
 
 static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)
 {
-    struct safetensors_item item = {.name = p->name, .dtype = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32};
-    item.rank = p->vector ? 1 : 2;
-    item.shape[0] = p->vector || p->transposed ? p->value.cols : p->value.rows;
-    item.shape[1] = p->vector ? 0 : p->transposed ? p->value.rows : p->value.cols;
-    return item;
+    size_t rows = p->transposed ? p->value.cols : p->value.rows,
+           cols = p->transposed ? p->value.rows : p->value.cols;
+    return safetensors_item(p->name, rows, cols, parameter_form(p), dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
 }
 
 static bool write_values(struct safetensors_writer *writer, struct device *device, struct tensor t, double *block,

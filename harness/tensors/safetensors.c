@@ -44,9 +44,9 @@ void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t
 }
 
 bool safetensors_has_shape(const struct safetensors *file, const struct safetensors_tensor *tensor, size_t rows,
-                           size_t cols, bool vector, struct status *status)
+                           size_t cols, enum safetensors_form form, struct status *status)
 {
-    const struct safetensors_item item = safetensors_item(NULL, rows, cols, vector, DTYPE_F64);
+    const struct safetensors_item item = safetensors_item(NULL, rows, cols, form, DTYPE_F64);
     char expected[64], found[200];
     if (tensor->rank == item.rank && memcmp(tensor->shape, item.shape, item.rank * sizeof *item.shape) == 0)
         return true;

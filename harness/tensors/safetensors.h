@@ -46,9 +46,11 @@ const struct safetensors_tensor *safetensors_get(const struct safetensors *file,
 void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values);
 // One element of a tensor of integers.
 int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t index);
-// Whether a tensor of the file is this matrix, or vector of its columns; false and a status otherwise.
+// A matrix of rows and columns; a vector of its columns; its rows as filters, [rows, 1, cols].
+enum safetensors_form { SAFETENSORS_MATRIX, SAFETENSORS_VECTOR, SAFETENSORS_FILTERS };
+// Whether a tensor of the file has this shape; false and a status otherwise.
 bool safetensors_has_shape(const struct safetensors *file, const struct safetensors_tensor *tensor, size_t rows,
-                           size_t cols, bool vector, struct status *status);
+                           size_t cols, enum safetensors_form form, struct status *status);
 // Writes "[2, 3]" into text.
 void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t text_bytes);
 
@@ -59,8 +61,8 @@ struct safetensors_item {
     size_t rank, shape[SAFETENSORS_RANK];
 };
 
-// A matrix, or a vector of its columns.
-struct safetensors_item safetensors_item(const char *name, size_t rows, size_t cols, bool vector, enum dtype dtype);
+struct safetensors_item safetensors_item(const char *name, size_t rows, size_t cols, enum safetensors_form form,
+                                         enum dtype dtype);
 
 struct safetensors_writer {
     struct output_file file;

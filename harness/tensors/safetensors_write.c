@@ -61,10 +61,18 @@ static char *encode_header(struct safetensors_writer *writer, const struct safet
     return whole;
 }
 
-struct safetensors_item safetensors_item(const char *name, size_t rows, size_t cols, bool vector, enum dtype dtype)
+struct safetensors_item safetensors_item(const char *name, size_t rows, size_t cols, enum safetensors_form form,
+                                         enum dtype dtype)
 {
-    return (struct safetensors_item){
-        .name = name, .dtype = dtype, .rank = vector ? 1 : 2, .shape = {vector ? cols : rows, cols}};
+    struct safetensors_item item = {.name = name, .dtype = dtype, .rank = 2, .shape = {rows, cols}};
+    if (form == SAFETENSORS_VECTOR) {
+        item.rank = 1;
+        item.shape[0] = cols;
+    } else if (form == SAFETENSORS_FILTERS) {
+        item.rank = 3;
+        item.shape[1] = 1, item.shape[2] = cols;
+    }
+    return item;
 }
 
 bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,

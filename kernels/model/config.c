@@ -20,6 +20,14 @@ const char *const rope_names[] = {"halves", "interleaved", "none", NULL};
 #define FULL_34 FULL_26, [29] = 1
 #define FULL_62 FULL_34, [35] = 1, [41] = 1, [47] = 1, [53] = 1, [59] = 1
 
+// Layers of Gated DeltaNet: value and key heads, and their lengths; three of each four layers.
+#define DELTA(h, g, k, v)                                                                                          \
+    .kinds[CONFIG_DELTA] = {                                                                                       \
+        .mixer = MIXER_DELTA, .heads = h, .kv_heads = g, .head_dim = k, .value_dim = v, .gate_epsilon = 1e-6}
+#define THREE(l) [l] = CONFIG_DELTA, [l + 1] = CONFIG_DELTA, [l + 2] = CONFIG_DELTA
+#define DELTA_32 THREE(0), THREE(4), THREE(8), THREE(12), THREE(16), THREE(20), THREE(24), THREE(28)
+#define DELTA_64 DELTA_32, THREE(32), THREE(36), THREE(40), THREE(44), THREE(48), THREE(52), THREE(56), THREE(60)
+
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
 const struct config config_presets[] = {
     {.name = "tiny", SIZES(4, 128, 4, 2, 32, 352, 256), CONSTANTS(10000, 1e-5, 131072)},
@@ -139,6 +147,24 @@ const struct config config_presets[] = {
      .kinds[0].query_scale = 0.8728715609439694, // sqrt(128 / 168)
      .kinds[1].query_scale = 0.8728715609439694,
      .kind_of = {FULL_62}},
+    {.name = "qwen3.5-9b",
+     SIZES(32, 4096, 16, 4, 256, 12288, 248320),
+     CONSTANTS(10000000, 1e-6, 262144),
+     .kinds[0].rotary = 64,
+     .kinds[0].gated = true,
+     DELTA(32, 16, 128, 128),
+     .kind_of = {DELTA_32},
+     .qk_norm = true,
+     .unit_offset = true},
+    {.name = "qwen3.5-27b",
+     SIZES(64, 5120, 24, 4, 256, 17408, 248320),
+     CONSTANTS(10000000, 1e-6, 262144),
+     .kinds[0].rotary = 64,
+     .kinds[0].gated = true,
+     DELTA(48, 16, 128, 128),
+     .kind_of = {DELTA_64},
+     .qk_norm = true,
+     .unit_offset = true},
     {.name = ""},
 };
 
@@ -166,6 +192,8 @@ const struct config_alias config_aliases[] = {
     {"Qwen/Qwen3-8B", "qwen3-8b"},
     {"Qwen/Qwen3-14B", "qwen3-14b"},
     {"Qwen/Qwen3-32B", "qwen3-32b"},
+    {"Qwen/Qwen3.5-9B", "qwen3.5-9b"},
+    {"Qwen/Qwen3.5-27B", "qwen3.5-27b"},
     {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},
     {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
     {"google/gemma-2-9b", "gemma-2-9b"},
@@ -289,7 +317,7 @@ bool config_has_window(const struct config *c)
 const struct layer_kind *config_full_kind(const struct config *c)
 {
     for (size_t l = 0; l < c->layers; l++)
-        if (config_kind(c, l)->window == 0)
+        if (config_kind(c, l)->window == 0 && (config_kind(c, l)->value_dim == 0 || config_kind(c, l)->kv_rank > 0))
             return config_kind(c, l);
     return &c->kinds[0];
 }

@@ -43,7 +43,10 @@ struct layer_kind {
     // in other layers.
     size_t q_rank, kv_rank;
 };
+// In the order of kernels/layers/block_kinds.c.
+enum { MIXER_ATTENTION, MIXER_DELTA };
 #define CONFIG_KINDS       4
+#define CONFIG_DELTA       (CONFIG_KINDS - 1) // the kind of layers of Gated DeltaNet; those before it are of attention
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0
 
 // Position of the norms of a layer's two blocks, attention and MLP: on a block's input; on its output, before the
@@ -99,7 +102,7 @@ bool config_check(const struct config *config, struct status *status);
 bool config_has_kind(const struct config *config, size_t kind);
 // Whether a layer has a window.
 bool config_has_window(const struct config *config);
-// The kind of the layers without a window, or kinds[0] if all have one.
+// The kind of the layers of attention without a window, or kinds[0] if there are none.
 const struct layer_kind *config_full_kind(const struct config *config);
 // Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
 // kind 1 are then what those of kind 0 were.
