@@ -74,6 +74,12 @@ static const struct setting settings[] = {
      "'full_layers': [1]}, 'context': 1100, 'batch': 2, 'documents': [90, 401, 5], 'profile': 'rtx-3090'",
      {NULL},
      NULL},
+    // States: the chunks of least memory are neither the shortest nor the longest.
+    {"'model': {'layers': 4, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64, 'delta': {'layers': "
+     "[0, "
+     "1, 2], 'heads': 4, 'key_heads': 2, 'key_dim': 16, 'value_dim': 32}}, 'context': 5000, 'profile': 'rtx-3090'",
+     {", 'offload': ['weights']"},
+     NULL},
     // Copies take about as long as operations: a longer chunk may take more time.
     {"'model': {'layers': 4, 'width': 512, 'heads': 8, 'kv_heads': 2, 'ffn': 1024, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 4096, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",

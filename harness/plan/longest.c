@@ -1,6 +1,6 @@
 // Each family's lower bound gives an upper bound of its extent. Families are searched in order of that bound; a
 // family is skipped if its bound, or its step at one more than the longest found so far, does not fit. A family is
-// searched at its lowest candidate, which takes the least memory.
+// searched at the candidate that takes the least memory.
 #include "harness/plan/longest.h"
 #include "harness/step/ranks_possible.h"
 #include <math.h>
@@ -74,7 +74,10 @@ static bool search_family(struct search *search, const struct family *family, do
     tried.host_memory_limit_bytes = search->limits.host_bytes ? search->limits.host_bytes : ARENA_LIMIT_NOTHING;
     set_extent(&tried, search->extent, (size_t)max);
     at_max.trial = &tried;
-    tried.options = family_options(&at_max, 0);
+    size_t least;
+    if (!family_least(&at_max, &search->memos, &least, search->status))
+        return false;
+    tried.options = family_options(&at_max, least);
     set_extent(&tried, search->extent, best->largest + extent_unit(&tried, search->extent));
     bool fine = planned_step(&step, &tried, tried.options, search->limits, &search->memos, search->status);
     bool longer = fine && step.fits;

@@ -82,6 +82,36 @@ static bool plan_at(struct planner *planner, struct planned_limits limits, struc
     return fine;
 }
 
+bool family_least(const struct family *family, struct planned_memos *memos, size_t *index, struct status *status)
+{
+    *index = 0;
+    if (family->candidates < 3 || !config_has_states(&family->trial->config))
+        return true;
+    size_t least = SIZE_MAX;
+    for (size_t next = family->candidates - 1; next-- > 0;) {
+        struct planned_step step;
+        void *options = family_options(family, next);
+        bool fine =
+            planned_step(&step, family->trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, memos, status);
+        options_free(&family->trial->method->options, options);
+        if (!fine || step.peak_bytes > least)
+            return fine;
+        if (step.why.code != STATUS_BAD_INPUT) {
+            least = step.peak_bytes;
+            *index = next;
+        }
+    }
+    return true;
+}
+
+static bool find_lowest(struct planner *planner, size_t f, size_t *lowest, struct status *status)
+{
+    bool fine = planner->lowest[f] != SIZE_MAX ||
+                family_least(family_of(planner, f), &planner->memos, &planner->lowest[f], status);
+    *lowest = planner->lowest[f];
+    return fine;
+}
+
 // Finds the bound of a family's highest candidate. Offload targets only change the bytes before the step and make
 // no step faster, so other families of a trial use the dominating family's bound.
 static bool find_bound(struct planner *planner, size_t f, size_t first_of_trial, struct status *status)
@@ -115,6 +145,8 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
     planner->bounds = calloc(space->count + 1, sizeof *planner->bounds);
     planner->before = calloc(space->candidates + 1, sizeof *planner->before);
     planner->first = calloc(space->count + 1, sizeof *planner->first);
+    planner->lowest = calloc(space->count + 1, sizeof *planner->lowest);
+    memset(planner->lowest, 0xff, space->count * sizeof *planner->lowest); // unknown
     for (size_t f = 0; f < space->count; f++)
         planner->first[f + 1] = planner->first[f] + family_of(planner, f)->candidates;
     bool fine = true;
@@ -130,6 +162,7 @@ void planner_close(struct planner *planner)
     free(planner->bounds);
     free(planner->before);
     free(planner->first);
+    free(planner->lowest);
     planned_memos_close(&planner->memos);
     *planner = (struct planner){0};
 }
@@ -186,9 +219,12 @@ static bool min_fits(struct planner *planner, struct planned_limits limits, size
     struct candidate min = {.family = family_of(planner, f)->min};
     size_t dominating = family_of(planner, family_of(planner, f)->dominating)->min;
     *fits = true;
-    if (planner->bounds[min.family].why.code == STATUS_BAD_INPUT ||
-        (dominating != min.family && recall(&planner->before[planner->first[dominating]], limits, &min.step) &&
-         min.step.fits))
+    if (planner->bounds[min.family].why.code == STATUS_BAD_INPUT)
+        return true;
+    if (!find_lowest(planner, min.family, &min.index, status))
+        return false;
+    if (dominating != min.family &&
+        recall(&planner->before[planner->first[dominating] + min.index], limits, &min.step) && min.step.fits)
         return true;
     bool fine = plan_at(planner, limits, &min, status);
     *fits = min.step.fits;
@@ -250,6 +286,11 @@ static bool visit(struct planner *planner, struct planned_limits limits, struct 
         node->asked = true;
         return min_fits(planner, limits, f, best, &node->open, status);
     }
+    size_t lowest;
+    if (!find_lowest(planner, f, &lowest, status))
+        return false;
+    node->bottom = node->bottom > lowest ? node->bottom : lowest;
+    node->low = node->low > lowest ? node->low : lowest;
     leave_to_dominating(planner, limits, node, f);
     if (!node->open)
         return true;
@@ -310,7 +351,8 @@ static bool plan_min(struct planner *planner, struct candidate *min, struct stat
             is_nearer(&planner->limits, &planner->bounds[f], &planner->bounds[found]))
             found = f;
     *min = (struct candidate){.family = found};
-    bool fine = plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, min, status);
+    bool fine = find_lowest(planner, found, &min->index, status) &&
+                plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, min, status);
     min->step.fits = false;
     return fine;
 }

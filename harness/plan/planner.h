@@ -16,11 +16,17 @@ struct planner {
     bool measured;               // seconds use measured rates
     bool f32_apart;              // f32 work has its own rate
     struct planned_before
-        *before;   // earlier results per candidate, in order, for repeated searches with other limits
-    size_t *first; // index of each family's first candidate
+        *before;    // earlier results per candidate, in order, for repeated searches with other limits
+    size_t *first;  // index of each family's first candidate
+    size_t *lowest; // of each family: family_least's index; SIZE_MAX: not known yet
     struct planned_memos memos;
     size_t plans; // number of planned steps
 };
+
+// Finds a family's candidate that takes the least memory. That is the lowest, unless layers have states: then
+// chunks below some length take more memory and no less time. The highest candidate, one chunk, has no state to
+// keep and is not counted. Returns false and a status if a step cannot be planned.
+bool family_least(const struct family *family, struct planned_memos *memos, size_t *index, struct status *status);
 
 // Accuracy of a Pareto front: each candidate has a point that takes at most this much longer and this much more
 // memory.

@@ -416,7 +416,7 @@ static struct carry_shape carry(const struct model *model, size_t layer)
     const struct layer_kind *kind = kind_of(model, layer);
     size_t state = kind->heads * kind->head_dim * kind->value_dim, tail = TAIL * conv_cols(kind);
     enum dtype dtype = model->device->ops->dtype, sums = dtype_statistic(dtype);
-    return (struct carry_shape){{{state, tail}, {sums, dtype}}, {{state, tail}, {sums, sums}}, true};
+    return (struct carry_shape){{{state, tail}, {sums, dtype}}, {{state, tail}, {sums, sums}}};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)
@@ -441,6 +441,7 @@ static double flops(const struct config *c, size_t layer, const struct batch *ba
 const struct mixer mixer_delta = {
     .kind = {.name = "delta", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
     .carry = carry,
+    .at_borders = true,
     .outputs = outputs,
     .output = output,
     .project = project,

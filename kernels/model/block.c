@@ -9,6 +9,13 @@ const struct mlp *config_mlp(const struct config *config, size_t layer)
 {
     return mlps[config_kind(config, layer)->mlp];
 }
+bool config_has_states(const struct config *config)
+{
+    for (size_t l = 0; l < config->layers; l++)
+        if (config_mixer(config, l)->at_borders)
+            return true;
+    return false;
+}
 
 static size_t block_parameters(const struct config *c, size_t layer, const struct block_kind *kind)
 {

@@ -38,7 +38,6 @@ struct pair_shape {
 };
 struct carry_shape {
     struct pair_shape value, grad;
-    bool at_borders; // a state at each chunk's right border, not a row per token
 };
 
 // Properties of both kinds of block.
@@ -58,6 +57,7 @@ struct block_kind {
 struct mixer {
     struct block_kind kind;
     struct carry_shape (*carry)(const struct model *model, size_t layer);
+    bool at_borders; // the carry is a state at each chunk's right border, not a row per token
     // Shape of the outputs, [n, ..] each; the block's last projection reads the first one, or
     struct pair_shape (*outputs)(const struct model *model, size_t layer);
     // what this makes of it and of what is kept, rows from `row` on: in made, as wide as the first output, or where
@@ -107,6 +107,8 @@ extern const struct mixer *const mixers[];
 extern const struct mlp *const mlps[];
 const struct mixer *config_mixer(const struct config *config, size_t layer);
 const struct mlp *config_mlp(const struct config *config, size_t layer);
+// Tells whether some layer's carry is a state per border between chunks.
+bool config_has_states(const struct config *config);
 // Whether the layer has the module; those that files may join with others count, and what is no layer's.
 bool config_has_target(const struct config *config, size_t layer, enum lora_target target);
 // Number of weights.

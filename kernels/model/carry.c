@@ -8,30 +8,32 @@ static void new_as(struct model *model, struct tensor *tensors, enum place place
             tensors[i] = tensor_new_in(model->device, place, rows, shape.cols[i], shape.dtype[i], category);
 }
 
-static struct carry_shape shape_of(const struct model *model, size_t layer)
+static const struct mixer *mixer_of(const struct model *model, size_t layer)
 {
-    return config_mixer(&model->config, layer)->carry(model, layer);
+    return config_mixer(&model->config, layer);
 }
 
 struct carry carry_new(struct model *model, size_t layer, enum place place, struct carry_size size)
 {
-    struct carry_shape shape = shape_of(model, layer);
-    struct carry carry = {.border = shape.at_borders ? size.chunk * size.batch : 0, .batch = size.batch};
+    bool at_borders = mixer_of(model, layer)->at_borders;
+    struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
+    struct carry carry = {.border = at_borders ? size.chunk * size.batch : 0, .batch = size.batch};
     size_t borders = size.tokens ? (size.tokens - 1) / size.chunk : 0;
-    new_as(model, carry.t, place, shape.value, (shape.at_borders ? borders : size.tokens) * size.batch,
+    new_as(model, carry.t, place, shape.value, (at_borders ? borders : size.tokens) * size.batch,
            CATEGORY_KV_CACHE);
-    if (shape.at_borders && size.prompts)
+    if (at_borders && size.prompts)
         new_as(model, carry.base, PLACE_DEVICE, shape.value, size.batch, CATEGORY_KV_CACHE);
     return carry;
 }
 
 struct carry carry_gradient_new(struct model *model, size_t layer, enum place place, struct carry_size size)
 {
-    struct carry_shape shape = shape_of(model, layer);
-    struct carry carry = {.border = shape.at_borders ? SIZE_MAX : 0, .batch = size.batch};
-    new_as(model, carry.t, shape.at_borders ? PLACE_DEVICE : place, shape.grad,
-           (shape.at_borders ? 1 : size.tokens) * size.batch, CATEGORY_KV_GRADIENTS);
-    if (shape.at_borders && size.prompts)
+    bool at_borders = mixer_of(model, layer)->at_borders;
+    struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
+    struct carry carry = {.border = at_borders ? SIZE_MAX : 0, .batch = size.batch};
+    new_as(model, carry.t, at_borders ? PLACE_DEVICE : place, shape.grad,
+           (at_borders ? 1 : size.tokens) * size.batch, CATEGORY_KV_GRADIENTS);
+    if (at_borders && size.prompts)
         new_as(model, carry.base, PLACE_DEVICE, shape.grad, size.batch, CATEGORY_KV_GRADIENTS);
     return carry;
 }

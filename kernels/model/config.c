@@ -264,6 +264,11 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           kind->heads, kind->kv_heads);
     }
+    if (kind->kv_rank > 0 && kind->kv_heads != kind->heads) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
+                          kind->kv_heads, kind->heads);
+    }
     if (kind->value_dim > 0 && kind->kv_rank == 0)
         return check_delta(kind, status);
     if (kind->head_dim % 2 || kind->head_dim > 512) {

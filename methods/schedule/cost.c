@@ -31,13 +31,13 @@ double cost_hidden(const struct model *model)
 }
 double cost_carry(const struct model *model, size_t layer, size_t chunk)
 {
-    struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
-    return pair_bytes(shape.value) * (!shape.at_borders ? 1 : chunk ? 1 / (double)chunk : 0);
+    const struct mixer *mixer = mixer_of(model, layer);
+    return pair_bytes(mixer->carry(model, layer).value) * (!mixer->at_borders ? 1 : chunk ? 1 / (double)chunk : 0);
 }
 double cost_carry_gradient(const struct model *model, size_t layer)
 {
-    struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
-    return shape.at_borders ? 0 : pair_bytes(shape.grad);
+    const struct mixer *mixer = mixer_of(model, layer);
+    return mixer->at_borders ? 0 : pair_bytes(mixer->carry(model, layer).grad);
 }
 // Minimum number of ranks whose keys and values of a layer are resident at once.
 static double ranks_at_once(const struct model *model, size_t layer)

@@ -323,8 +323,9 @@ int main(int argc, char **argv)
         f.objective = NULL;
         f.config = shape;
         for (size_t j = 0; (family = fixture_choose_family(&f, j)); j++) {
-            f.config.kinds[0].heads = 2; // whose statistics have rows of eight bytes
-            f.config.kinds[0].kv_heads = 1;
+            struct layer_kind *kind = &f.config.kinds[0];
+            kind->heads = 2; // whose statistics have rows of eight bytes
+            kind->kv_heads = kind->kv_rank ? 2 : 1;
             check_methods(&f, device, plan, dtypes[i], 4 + j, family);
             f.config = shape;
         }

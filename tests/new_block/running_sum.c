@@ -121,7 +121,7 @@ static struct carry_shape carry(const struct model *model, size_t layer)
 {
     struct pair_shape state = outputs(model, layer), grad = state;
     grad.dtype[0] = model->kv_gradient_dtype;
-    return (struct carry_shape){state, grad, true};
+    return (struct carry_shape){state, grad};
 }
 
 static double kept_bytes(const struct model *model, size_t layer)
@@ -133,6 +133,7 @@ static double kept_bytes(const struct model *model, size_t layer)
 const struct mixer mixer_running_sum = {
     .kind = {.name = "running_sum", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
     .carry = carry,
+    .at_borders = true,
     .outputs = outputs,
     .project = project,
     .forward = forward,
