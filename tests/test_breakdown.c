@@ -101,6 +101,8 @@ static void ask_for_all(struct device *d)
     op_attention_merge(d, t[0], rstd, t[1], rstd);
     op_attention_sink_forward(d, t[0], t[1], vector);
     op_attention_sink_backward(d, vector, t[1], t[0], t[1], vector);
+    op_copy_heads(d, t[0], 1, rstd, 1);
+    op_sum_heads(d, rstd, t[0], 1, 1);
     op_gate_forward(d, t[0], t[1], t[2]);
     op_gate_backward(d, t[0], t[1], t[0], t[2]);
     op_swiglu_forward(d, t[0], t[1], t[2], ACTIVATION_SILU);

@@ -219,6 +219,8 @@ static json_t *option_json(const struct option *option, const void *options)
 
 char *named_option_words(const json_t *value, size_t digits)
 {
+    if (json_is_string(value))
+        return strdup(json_string_value(value));
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits)), *end = text;
     if (json_is_object(value))
         return text;
