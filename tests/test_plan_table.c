@@ -121,7 +121,7 @@ static void longest_contexts_print_theirs(void **state)
 {
     (void)state;
     static const char setting[] = "max-context --model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 "
-                                  "--host-memory 64GiB --offload kv --methods full,seco --chunk 8192";
+                                  "--host-memory 64GiB --offload weights --methods full,seco --chunk 8192";
     json_t *rows = longbp_records(0, "%s --json", setting), *row;
     char *table;
     assert_int_equal(longbp(&table, setting), 0);

@@ -222,7 +222,7 @@ char *named_option_words(const json_t *value, size_t digits)
     if (json_is_string(value))
         return strdup(json_string_value(value));
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits)), *end = text;
-    if (json_is_object(value))
+    if (!json_is_string(json_array_get(value, 0)))
         return text;
     for (const char *c = text; *c; c++)
         if (!strchr("[]\"", *c))
