@@ -352,7 +352,7 @@ void add_small()
     add_sustained(64, 1e-3);
     add_attention({32, 0, 1, 4, 2, 16, 0, {}, 0, 0}, true);
     add_attention({16, 48, 1, 4, 2, 16, 0, {}, 0, 0}, false);
-    add_attention({16, 48, 1, 4, 2, 16, 0, {20, {}}, 0}, true);
+    add_attention({16, 48, 1, 4, 2, 16, 0, {20, {}}, 0, 0}, true);
     add_attention({16, 48, 1, 4, 2, 16, 48, {}, 0, 0}, true);
     add_rows(32, 256);
     add_head(16, 32, 100);
@@ -396,10 +396,10 @@ void add_cuda()
         add_attention({2048, 129024, 1, 32, 8, 128, 0, {}, 0, 0}, true); // the last one
         add_attention({2048, 30720, 1, 32, 8, 128, 0, {}, 0, 0}, false); // spaco: gradients for its own keys alone
         add_attention({512, 32256, 1, 32, 8, 128, 0, {}, 0, 0}, true);
-        add_attention({32768, 0, 1, 32, 8, 128, 0, {}, 0, 0}, true);         // a context at once
-        add_attention({2048, 30720, 1, 32, 8, 128, 0, {4096, {}}, 0}, true); // Mistral's window
-        add_attention({2048, 30720, 1, 8, 4, 256, 0, {}, 0, 0}, true);       // Gemma's heads
-        add_attention({2048, 32768, 1, 32, 8, 128, 32768, {}, 0, 0}, true);  // another rank's keys
+        add_attention({32768, 0, 1, 32, 8, 128, 0, {}, 0, 0}, true);            // a context at once
+        add_attention({2048, 30720, 1, 32, 8, 128, 0, {4096, {}}, 0, 0}, true); // Mistral's window
+        add_attention({2048, 30720, 1, 8, 4, 256, 0, {}, 0, 0}, true);          // Gemma's heads
+        add_attention({2048, 32768, 1, 32, 8, 128, 32768, {}, 0, 0}, true);     // another rank's keys
     } else {
         add_attention({1024, 3072, 1, 8, 2, 128, 0, {}, 0, 0}, true);
     }
