@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-// What is read goes to kinds[0] first; windows then make two kinds of it.
+// Keys are read into kinds[0]; windows then make two kinds of it.
 
 // --- RoPE
 
@@ -485,7 +485,7 @@ static bool read_no_rope_layers(struct json_field root, struct config *c, bool *
     return true;
 }
 
-// Of Gated DeltaNet; `each`: every so many layers, from the lowest on, the last is of attention.
+// Reads which layers are Gated DeltaNet; `each`: every so many layers, from the lowest on, the last is attention.
 static bool read_delta_types(struct json_field types, size_t each, struct config *c, struct status *status)
 {
     static const struct names names = {2, {"full_attention", "linear_attention"}};

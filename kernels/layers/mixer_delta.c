@@ -129,7 +129,7 @@ static void state_begin(struct cell_at at, struct carry carry, struct state to)
 
 // ---- forward
 
-// Of n rows.
+// A tensor for decays or betas of n rows.
 static struct tensor gate_new(struct cell_at at, size_t n)
 {
     struct device *device = at.model->device;

@@ -9,7 +9,7 @@
 
 // Keys per block, if the model says none.
 #define LATENT_BLOCK 4096
-// Of the norms of latents, whatever the model's is: their class's default (transformers, DeepseekV3RMSNorm).
+// Epsilon of the latents' norms: their class's default, whatever the model's is (transformers, DeepseekV3RMSNorm).
 #define EPSILON 1e-6
 
 enum { Q, Q_A, Q_NORM, Q_B, KV_A, KV_NORM, KV_B, O };
@@ -497,8 +497,8 @@ struct projections {
     const struct kept *kept;
     struct tensor x, grad, grad_q;
     struct carry grad_carry; // of the chunk's own tokens
-    // Of a block: the norm of x, unless it is kept or there is none; the norm of q_a, and its gradient; the
-    // latents' gradients in grad's dtype; both, side by side.
+    // Scratch of a block: the norm of x, unless it is kept or there is none; the norm of q_a, and its gradient;
+    // the latents' gradients in grad's dtype; both, side by side.
     struct tensor h, q_a, grad_q_a, grad_c, grad_k_rope, both;
 };
 

@@ -21,25 +21,25 @@ struct rope_scaling {
 enum rope_pairs { ROPE_HALVES, ROPE_INTERLEAVED, ROPE_NONE };
 extern const char *const rope_names[]; // ending in NULL
 
-// What layers of one kind share, and those of different kinds may have different.
+// Kind of layer: its mixer and MLP, and the sizes, positions and factors of the mixer.
 struct layer_kind {
     size_t mixer, mlp; // numbers in mixers[] and mlps[] (block.h)
-    // Of Gated DeltaNet values have heads of value_dim, queries and keys kv_heads of head_dim.
+    // In Gated DeltaNet values have `heads` heads of value_dim, queries and keys kv_heads of head_dim.
     size_t heads, kv_heads, head_dim;
-    size_t value_dim; // of latent attention, too; 0: attention
+    size_t value_dim; // in latent attention, too; 0: attention
     size_t window;    // a query sees this many keys, the last its own; 0: all before it
     enum rope_pairs rope;
-    size_t rotary; // the first numbers of a head, which turn; 0: all. Of latent attention the last ones, which are
-                   // shared
+    size_t rotary; // how many of a head's numbers turn, the first ones; 0: all. In latent attention the last ones,
+                   // which heads share.
     double rope_theta;
     struct rope_scaling rope_scaling;
     double query_scale; // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
     double cap;         // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
     bool sinks;         // gpt-oss: a sink of each head in the softmax, self_attn.sinks
     bool gated;         // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
-    // Of Gated DeltaNet: the factor of beta, which is between 0 and that (0: 1), and the epsilon of the gated norm.
+    // Gated DeltaNet's factor of beta, which is between 0 and that (0: 1), and epsilon of its gated norm.
     double beta_scale, gate_epsilon;
-    // Of latent attention: numbers of the latents that queries (0: none) and keys and values are projected from. 0
+    // Latent attention's widths of the latents that queries (0: none), and keys and values, are projected from; 0
     // in other layers.
     size_t q_rank, kv_rank;
 };

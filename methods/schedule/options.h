@@ -2,16 +2,16 @@
 #pragma once
 #include "kernels/base/options.h"
 
-// What is on the host while nothing uses it: bits of the option offload, in the order of its words.
+// Targets of offload, on the host while nothing uses them: bits of the option offload, in the order of its words.
 enum offload_target {
     OFFLOAD_WEIGHTS = 1,
     OFFLOAD_GRADIENTS = 2, // a unit's, once they are complete
     OFFLOAD_OPTIMIZER = 4, // its state
     OFFLOAD_TRAINER = 7,   // all of these
-    // Of layer schedules (methods/schedule/layer_schedule.h).
+    // Layer schedules alone (methods/schedule/layer_schedule.h).
     OFFLOAD_INPUTS = 8,           // until their layer is recomputed
     OFFLOAD_INPUT_GRADIENTS = 16, // also the gradient of the layer above
-    // Of chunk schedules (methods/schedule/chunk_schedule.h).
+    // Chunk schedules alone (methods/schedule/chunk_schedule.h).
     OFFLOAD_KV = 8 // keys and values of every layer, and their gradients
 };
 

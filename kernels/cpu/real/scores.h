@@ -14,8 +14,8 @@ static inline void cap_row(real *s, real scale, real cap, size_t count)
         s[c] = capped(scale * s[c], cap);
 }
 
-// Of the scores' gradient, with capped s: ds = (ds - delta) * the cap's slope, so that scores_row has P alone to
-// multiply by.
+// Multiplies the scores' gradient by the cap's slope: ds = (ds - delta) * slope, from the capped s. scores_row then
+// multiplies by P alone.
 static inline void cap_gradient_row(real *ds, const real *s, real cap, const real *delta, size_t count)
 {
 #pragma omp simd
