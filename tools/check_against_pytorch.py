@@ -316,7 +316,7 @@ def decoder(weights, config, ids, documents, scale=None):
         if sinks is not None:  # a key without a value
             scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(batch, -1, context, 1)], -1)
         o = (scores.softmax(-1)[..., :context] @ v).transpose(1, 2).reshape(batch, context, -1)
-        o = linear(at + "self_attn.o_proj", o)
+        o = linear(at + "self_attn.o_proj", o * gate.sigmoid() if hybrid else o)
         x = x + (norm(at + mixed, o) if after or around else residual * o)
         h = x if after else norm(at + (mlp_in if around else "post_attention_layernorm"), x)
         y = linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))

@@ -149,7 +149,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
         struct span span = masked ? masked->span : spans[i];
         const struct layer_kind *kind = &config->kinds[0];
         struct attention_shape shape = {span.queries,   span.start, batch, kind->heads, kind->kv_heads,
-                                        kind->head_dim, span.keys,  {0},   cap};
+                                        kind->head_dim, span.keys,  {0},   cap,         0};
         shape.mask = masked ? mask_of(masked, batch) : shape.mask;
         if (cuda_attention_backward_by_cudnn(&device, shape)) {
             struct cuda_attention_workspace w = cuda_attention_layout(&device, shape);
