@@ -412,6 +412,8 @@ def in_f64(module):
         if hasattr(module, name):
             source = inspect.getsource(getattr(module, name))
             exec(source.replace("torch.float32", "torch.float64").replace(".float()", ".double()"), module.__dict__, found)
+    if hasattr(module, "torch_chunk_gated_delta_rule"):
+        found["torch_chunk_gated_delta_rule"] = gated_delta_rule
     return found
 
 
@@ -452,8 +454,9 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     module = inspect.getmodule(type(model))
-    with mock.patch.dict(module.__dict__, in_f64(module) if twins else {}):
-        loss = loss_of(model(ids, **packed).logits, labels)
+    wide = mock.patch.object(torch.Tensor, "float", torch.Tensor.double) if twins else contextlib.nullcontext()
+    with mock.patch.dict(module.__dict__, in_f64(module) if twins else {}), wide:
+        loss = loss_of(model(ids, use_cache=False, **packed).logits, labels)
     loss.backward()
     gradients = {name.replace(".default.", "."): p.grad for name, p in model.named_parameters() if p.grad is not None}
     return loss.item(), apart(gradients if adapter else language_model(gradients), config)
