@@ -14,8 +14,12 @@ struct words {
 
 static void visit_value(const struct words *words, const char *name, const json_t *value)
 {
-    char *text = named_option_words(value, 0);
-    words->word(words->visitor, name, text);
+    char *text = named_option_words(value, 0), *shown = text;
+    if (*text == '[' && !words->first) { // lists in flags have no brackets
+        text[strlen(text) - 1] = 0;
+        shown++;
+    }
+    words->word(words->visitor, name, shown);
     free(text);
 }
 
