@@ -292,7 +292,7 @@ lint: ## clang-format, clang-tidy and cppcheck, all without a finding
 lint-each: lint-format lint-tidy lint-cuda # of each change (.ci/run)
 lint-format:
 	@echo $(SOURCES) | xargs -n 16 -P $$(nproc) clang-format --dry-run -Werror
-	@! git grep -nE '^ *(//|\*) (Of|What|Where) ' -- kernels methods harness || { echo "comments begin with their subject" >&2; exit 1; }
+	@! git grep -nE '^ *(//|\*) (Of|What|Where) ' -- kernels methods harness tests bench || { echo "comments begin with their subject" >&2; exit 1; }
 lint-cppcheck:
 	@cppcheck --quiet -j $$(nproc) --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
 	  --suppressions-list=.cppcheck -I. -D_GNU_SOURCE= -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c

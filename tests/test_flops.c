@@ -20,7 +20,7 @@ struct costs {
     bool key_norms, down_rebuilt; // of a rebuilt cell keys are projected again; so is down, whose output is normed
 };
 
-// Of latent attention whose weights train; the latent's projection is what is projected again.
+// Costs of latent attention whose weights train. A rebuilt cell projects the latent again.
 static struct costs costs_of_latents(const struct fixture *f)
 {
     const struct config *c = &f->config;

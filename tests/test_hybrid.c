@@ -234,7 +234,7 @@ static void gradients_are_those_of_the_loss(void **state)
     }
 }
 
-// Of blocks of 64 tokens and a rest: FLOPs of the forward, of the states alone, and of the backward.
+// FLOPs of the delta rule, in blocks of 64 tokens and a rest: the forward, the states alone, the backward.
 static void rule_flops(const struct layer_kind *k, size_t tokens, double flops[3])
 {
     double K = (double)k->head_dim, V = (double)k->value_dim, H = (double)k->heads;

@@ -406,12 +406,13 @@ def loader_of(folder):
 
 
 def in_f64(module):
-    """Its functions that compute in f32 whatever the model's dtype: eager attention's softmax, some families' RoPE."""
+    """Its functions that compute in f32 whatever the model's dtype: eager attention's softmax, some families' RoPE, the
+    gated delta rule. Tensor.float is patched beside it."""
     found = {}
     for name in ("eager_attention_forward", "apply_rotary_pos_emb"):
         if hasattr(module, name):
             source = inspect.getsource(getattr(module, name))
-            exec(source.replace("torch.float32", "torch.float64").replace(".float()", ".double()"), module.__dict__, found)
+            exec(source.replace("torch.float32", "torch.float64"), module.__dict__, found)
     if hasattr(module, "torch_chunk_gated_delta_rule"):
         found["torch_chunk_gated_delta_rule"] = gated_delta_rule
     return found

@@ -35,7 +35,7 @@ bool named_options_set(const struct named_options *given, const struct option_ta
                        struct status *status);
 // The same for one option.
 bool named_option_set(struct json_field field, const struct option *option, void *options, struct status *status);
-// A value in words, to be freed: "paper", "0.5", "weights,kv". digits: of a real number; 0: all.
+// A value in words, to be freed: "paper", "0.5", "weights,kv", "[0,3]". digits: of a real number; 0: all.
 char *named_option_words(const json_t *value, size_t digits);
 // The name and every option except those omitted at their default: a new reference. Options NULL: the defaults.
 json_t *named_options_json(const char *name, const struct option_table *table, const void *options);

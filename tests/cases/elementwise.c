@@ -85,7 +85,7 @@ void copy_columns_cases(struct cases *c)
     }
 }
 
-// What heads share: at their ends and between them; all else stays.
+// Columns that all heads share, at the end of a head and in its middle; the other columns stay as they are.
 static const struct {
     size_t rows, heads, head, part, at;
 } shared[] = {{1, 1, 1, 1, 0},    {3, 5, 7, 3, 2},        {2049, 2, 3, 1, 2},
