@@ -97,6 +97,19 @@ static void a_model_may_be_a_shape(void **state)
     }
     trial_free(&again);
     trial_free(&trial);
+    // Windows and positions of some layers, in every way: four kinds.
+    trial =
+        trial_of(MODEL("{'preset': 'tiny', 'sliding_window': 8, 'full_layers': [0, 1], 'no_rope_layers': [0, 2]}"));
+    again = trial_of(trial.canonical);
+    for (size_t l = 0; l < 4; l++) {
+        const struct layer_kind *kind = config_kind(&again.config, l);
+        assert_int_equal(kind->mixer, MIXER_ATTENTION);
+        assert_int_equal(kind->window, l < 2 ? 0 : 8);
+        assert_int_equal(kind->rope == ROPE_NONE, l % 2 == 0);
+    }
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    trial_free(&again);
+    trial_free(&trial);
     trial =
         trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
                        "32768}}"));

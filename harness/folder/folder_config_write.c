@@ -188,7 +188,7 @@ static bool has_softmax_of(const struct family *family, const struct config *c)
     bool same = c->logit_cap == 0 || family->logit_cap > 0;
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
-        bool gate = kind->value_dim > 0 || kind->gated == family->gated;
+        bool gate = kind->mixer == MIXER_DELTA || kind->gated == family->gated;
         same &= kind->sinks == family->sinks && gate && (kind->cap == 0 || family->cap > 0);
     }
     return same;

@@ -370,7 +370,7 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     struct json_field no_rope = json_field_get(field, "no_rope_layers");
     return read_no_rope_layers(no_rope, config->layers, flat.without, status) &&
            (config_remove_positions(config, flat.without) ||
-            json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_KINDS)) &&
+            json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_DELTA)) &&
            read_delta(field, &before, config, status);
 }
 

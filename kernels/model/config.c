@@ -248,10 +248,10 @@ static bool check_scaling(const struct rope_scaling *r, struct status *status)
 
 static bool check_delta(const struct layer_kind *kind, struct status *status)
 {
-    return check_size("head_dim of Gated DeltaNet", kind->head_dim, DELTA_DIM_MAX, status) &&
-           check_size("value_dim", kind->value_dim, DELTA_DIM_MAX, status) &&
+    return check_size("key_dim of Gated DeltaNet", kind->head_dim, DELTA_DIM_MAX, status) &&
+           check_size("value_dim of Gated DeltaNet", kind->value_dim, DELTA_DIM_MAX, status) &&
            check_number("beta_scale", kind->beta_scale, false, status) &&
-           check_number("gate_epsilon", kind->gate_epsilon, true, status);
+           check_number("norm_epsilon of Gated DeltaNet", kind->gate_epsilon, true, status);
 }
 
 static bool check_kind(const struct layer_kind *kind, struct status *status)
@@ -264,12 +264,15 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           kind->heads, kind->kv_heads);
     }
-    if (kind->kv_rank > 0 && kind->kv_heads != kind->heads) {
+    bool latent = kind->mixer == MIXER_LATENT;
+    if (latent && (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0))
+        return status_set(status, STATUS_BAD_INPUT, "latent attention takes no window, sinks, gate or cap");
+    if (latent && kind->kv_heads != kind->heads) {
         return status_set(status, STATUS_BAD_INPUT,
                           "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
                           kind->kv_heads, kind->heads);
     }
-    if (kind->value_dim > 0 && kind->kv_rank == 0)
+    if (kind->mixer == MIXER_DELTA)
         return check_delta(kind, status);
     if (kind->head_dim % 2 || kind->head_dim > 512) {
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
@@ -279,9 +282,9 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "rotary must be even and at most head_dim, found %zu of %zu",
                           kind->rotary, kind->head_dim);
     }
-    if (kind->kv_rank > 0 && (!check_size("value_dim", kind->value_dim, 512, status) ||
-                              !check_size("kv_rank", kind->kv_rank, MAX_SIZE, status) ||
-                              !check_size("rotary", kind->rotary, kind->head_dim, status)))
+    if (latent && (!check_size("value_dim", kind->value_dim, 512, status) ||
+                   !check_size("kv_rank", kind->kv_rank, MAX_SIZE, status) ||
+                   !check_size("rotary", kind->rotary, kind->head_dim, status)))
         return false;
     return check_number("rope_theta", kind->rope_theta, true, status) &&
            check_number("query_scale", kind->query_scale, false, status) &&
@@ -322,7 +325,7 @@ bool config_has_window(const struct config *c)
 const struct layer_kind *config_full_kind(const struct config *c)
 {
     for (size_t l = 0; l < c->layers; l++)
-        if (config_kind(c, l)->window == 0 && (config_kind(c, l)->value_dim == 0 || config_kind(c, l)->kv_rank > 0))
+        if (config_kind(c, l)->window == 0 && config_kind(c, l)->mixer != MIXER_DELTA)
             return config_kind(c, l);
     return &c->kinds[0];
 }
@@ -342,10 +345,10 @@ void config_add_window(struct config *c, size_t window, double local_rope_theta)
     }
 }
 
-// The first kind that no layer has, from `from` on; CONFIG_KINDS: there is none.
+// The first of attention's kinds that no layer has, from `from` on; CONFIG_DELTA: there is none.
 static size_t unused_kind(const struct config *c, size_t from)
 {
-    while (from < CONFIG_KINDS && config_has_kind(c, from))
+    while (from < CONFIG_DELTA && config_has_kind(c, from))
         from++;
     return from;
 }
@@ -361,7 +364,7 @@ bool config_remove_positions(struct config *c, const bool layers[CONFIG_KIND_LAY
         to[k] = k;
         if (without > 0 && with > 0) {
             to[k] = next = unused_kind(c, next);
-            if (next++ == CONFIG_KINDS)
+            if (next++ == CONFIG_DELTA)
                 return false;
             c->kinds[to[k]] = c->kinds[k];
         }

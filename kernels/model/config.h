@@ -44,9 +44,9 @@ struct layer_kind {
     size_t q_rank, kv_rank;
 };
 // In the order of kernels/layers/block_kinds.c.
-enum { MIXER_ATTENTION, MIXER_DELTA };
-#define CONFIG_KINDS       4
-#define CONFIG_DELTA       (CONFIG_KINDS - 1) // the kind of layers of Gated DeltaNet; those before it are of attention
+enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT };
+#define CONFIG_KINDS       5
+#define CONFIG_DELTA       (CONFIG_KINDS - 1) // Gated DeltaNet's kind; those before it are attention's
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0
 
 // Position of the norms of a layer's two blocks, attention and MLP: on a block's input; on its output, before the
