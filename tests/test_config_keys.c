@@ -215,6 +215,21 @@ static void expect_as_the_table_says(const struct scratch *scratch, const struct
     }
 }
 
+// A family reads a switch of biases exactly where it has the biases.
+static void each_switch_of_biases_has_biases(void **state)
+{
+    (void)state;
+    for (const struct bias_key *named = bias_keys; named->key; named++)
+        for (const struct family *family = families; family->model_type; family++) {
+            bool has = false;
+            for (const struct bias_key *own = bias_keys; own->key; own++)
+                has |= strcmp(own->key, named->key) == 0 && own->sets & family->keys;
+            const struct config_key *key = config_key_find(family->keys, named->key);
+            if (has != (key && key->use == KEY_READ))
+                fail_msg("%s: %s", family->model_type, named->key);
+        }
+}
+
 static void each_key_does_what_the_table_says(void **state)
 {
     for (const struct config_key *key = config_keys; key->names; key++)
@@ -362,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_that_transformers_reads_is_known),
+        cmocka_unit_test(each_switch_of_biases_has_biases),
         cmocka_unit_test_setup_teardown(each_key_does_what_the_table_says, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(each_key_of_rope_is_read, scratch_setup, scratch_teardown),
         cmocka_unit_test(every_type_that_transformers_knows_is_known),

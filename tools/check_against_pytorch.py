@@ -99,7 +99,7 @@ FOLDERS = {  # beside `longbp init`'s own
 }
 FOLDERS["qwen3_5"] = {"model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForCausalLM"], "num_hidden_layers": 4,
                       "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
-                      "linear_value_head_dim": 10, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
+                      "linear_value_head_dim": 10, "attention_bias": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
                                                                        "partial_rotary_factor": 1.0}}
 CLIP = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
         "patch_size": 8}

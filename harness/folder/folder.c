@@ -124,7 +124,7 @@ static bool is_harmless(const struct model *model, const char *name)
 // Tells whether a tensor holds the frequencies, in f32 or the tensor's narrower dtype.
 static bool holds(const struct safetensors_tensor *t, const struct layer_kind *kind)
 {
-    size_t count = kind->head_dim / 2;
+    size_t count = rope_rotary(kind) / 2;
     double *values = malloc(2 * count * sizeof *values), *expected = values + count;
     bool same = t->count == count;
     if (same) {

@@ -79,8 +79,7 @@ static bool read_partial(struct json_field object, const struct family *family, 
         return share == 1 || json_field_expected(partial, status, "1: whole heads are rotated");
     if (partial.value)
         kind->rotary = (size_t)((double)kind->head_dim * fmin(share, 2));
-    return (kind->rotary >= 2 && kind->rotary <= kind->head_dim && kind->rotary % 2 == 0) ||
-           json_field_expected(partial, status, "a share of head_dim %zu that is an even number", kind->head_dim);
+    return true;
 }
 
 // One object of RoPE: its base, and how it is scaled.
@@ -196,10 +195,19 @@ static bool read_rope(struct json_field root, const struct family *family, struc
 static bool folder_rope_decode(struct json_field root, const struct family *family, struct config *c,
                                double *local_theta, struct status *status)
 {
-    bool read = read_rope(root, family, c, local_theta, status);
-    if (c->kinds[0].rotary == c->kinds[0].head_dim)
-        c->kinds[0].rotary = 0;
-    return read;
+    struct layer_kind *kind = &c->kinds[0];
+    if (!read_rope(root, family, c, local_theta, status))
+        return false;
+    if (family->partial > 0 && (kind->rotary < 2 || kind->rotary > kind->head_dim || kind->rotary % 2)) {
+        struct json_field parameters = config_key_of(root, "rope_parameters"),
+                          of_rope = config_key_of(parameters, "partial_rotary_factor"),
+                          partial = of_rope.value ? of_rope : config_key_of(root, "partial_rotary_factor");
+        return json_field_expected(partial, status, "a share of head_dim %zu that is an even number",
+                                   kind->head_dim);
+    }
+    if (kind->rotary == kind->head_dim)
+        kind->rotary = 0;
+    return true;
 }
 
 #define SIZE_LIMIT ((size_t)1 << 24)

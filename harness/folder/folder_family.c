@@ -111,7 +111,7 @@ const struct family families[] = {
 
 const struct bias_key bias_keys[] = {
     {KEYS_LLAMA | KEYS_QWEN3 | KEYS_OLMO2 | KEYS_OLMO3 | KEYS_GEMMA | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_GRANITE |
-         KEYS_GRANITE_SWA | KEYS_SMOLLM3,
+         KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_QWEN3_5,
      "attention_bias", .qkv = true, .o = true},
     {KEYS_GLM | KEYS_SEED_OSS, "attention_bias", .qkv = true},
     {KEYS_SEED_OSS, "attention_out_bias", .o = true},
@@ -173,13 +173,13 @@ static const struct unread_family {
            "mimo_v2_flash", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_omni_moe",
            "qwen3_omni_moe_talker_text", "qwen3_omni_moe_text", "qwen3_omni_moe_thinker", "qwen3_vl_moe",
            "qwen3_vl_moe_text", "sarvam_moe", "solar_open", "step3p5", "zaya")},
-    {"is a mixture of experts with latent attention (MLA), neither of which is computed",
+    {"is a mixture of experts, which are not computed, with latent attention (MLA), which is not read",
      TYPES("axk1", "deepseek_v2", "deepseek_v3", "deepseek_vl2", "glm4_moe_lite", "kimi_k2", "kimi_k25",
            "longcat_flash", "mistral4", "mistral_large4", "mistral_large4_text", "sarvam_mla")},
     {"is a mixture of experts with sparse attention, neither of which is computed",
      TYPES("axk2", "deepseek_ref", "deepseek_v32", "deepseek_v4", "dots3_note", "dots3_note_text", "glm_moe_dsa",
            "hy_v4", "hy_v4_vl", "hy_v4_vl_text", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text")},
-    {"has latent attention (MLA), which is not computed", TYPES("minicpm3", "youtu")},
+    {"has latent attention (MLA), which is not read", TYPES("minicpm3", "youtu")},
     {"has state space layers (Mamba), which are not computed",
      TYPES("bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2", "nemotron_h",
            "nemotron_h_omni", "zamba", "zamba2")},
