@@ -129,6 +129,8 @@ static void test_values(void **state)
     assert_int_equal(options_words(&example, options, "choice"), 0);
     assert_true(options_set(&example, options, "words", "redder,red") && options->words == 3);
     assert_true(options_set(&example, options, "words", "none") && options->words == 0);
+    assert_false(options_set(&example, options, "words", ""));
+    assert_false(options_set(&example, options, "words", "none,"));
     assert_true(options_set(&example, options, "list", "1,7") && options->list.count == 2);
     assert_int_equal(options->list.items[1], 7);
     assert_int_equal(options_count(&example, options, "count", 5), 9);

@@ -153,12 +153,13 @@ static bool set_list(const struct option *option, struct index_list *list, const
 static bool set_words(const struct option *option, unsigned *words, const char *value)
 {
     *words = 0;
-    while (*value && strcmp(value, "none") != 0) {
+    for (bool more = strcmp(value, "none") != 0; more;) {
         size_t bytes = strcspn(value, ","), i = choice_find(option, value, bytes);
         if (!option->choices[i] || *words >> i & 1)
             return false;
         *words |= 1U << i;
-        value += bytes + (value[bytes] == ',');
+        more = value[bytes] == ',';
+        value += bytes + more;
     }
     return true;
 }
