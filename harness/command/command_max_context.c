@@ -1,5 +1,6 @@
 // Commands: `longbp max-context` and `longbp max-batch`, the longest context, or the largest batch at a context,
 // that fits each method into a card's memory, from planned steps.
+#include "harness/json/named_options.h"
 #include "harness/options/command.h"
 #include "harness/options/search_records.h"
 #include "harness/plan/longest.h"
@@ -134,10 +135,9 @@ static void describe(const struct trial_flags *flags, const struct trial *trial,
     size_t used = (size_t)snprintf(text, bytes, "%s", trial->method->name);
     for (const struct option *option = trial->method->options.rows; option->name && used < bytes; option++) {
         json_t *value = json_object_get(method, option->name);
-        char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        char *shown = named_option_words(value, 0);
         if (option->telling || json_object_get(flags->method, option->name))
-            used += (size_t)snprintf(text + used, bytes - used, " %s=%s", option->name,
-                                     json_is_string(value) ? json_string_value(value) : shown);
+            used += (size_t)snprintf(text + used, bytes - used, " %s=%s", option->name, shown);
         free(shown);
     }
     json_decref(method);

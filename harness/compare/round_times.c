@@ -156,7 +156,6 @@ static void take(struct round_times *times, const struct timed *timed)
     bool numbered = is_numbered(timed), *paired = calloc(timed->all, sizeof *paired);
     size_t max = min_count(timed);
     times->base = calloc(3 * max + 1, sizeof *times->base);
-    CHECK(paired && times->base);
     times->new = times->base + max;
     times->places = times->new + max;
     for (size_t i = timed->counts[0]; i-- > 0;) {

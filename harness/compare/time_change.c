@@ -130,7 +130,6 @@ static void find_ratios(struct time_change *change, struct sheet *sheet)
 static struct sheet sheet_of(const struct time_trial *trials, size_t count)
 {
     struct sheet sheet = {.trials = calloc(count + 1, sizeof *sheet.trials), .identical = true};
-    CHECK(sheet.trials);
     for (size_t i = 0; i < count; i++) {
         if (!trials[i].rounds || trials[i].unusable)
             continue;
@@ -142,7 +141,6 @@ static struct sheet sheet_of(const struct time_trial *trials, size_t count)
                 sheet.places = place_of(&trials[i], k) + 1;
     }
     sheet.ratios = calloc(3 * sheet.count + sheet.rounds + sheet.places + 1, sizeof *sheet.ratios);
-    CHECK(sheet.ratios);
     sheet.medians = sheet.ratios + sheet.count;
     sheet.values = sheet.medians + sheet.places;
     return sheet;

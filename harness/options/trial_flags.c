@@ -1,5 +1,6 @@
 #include "harness/options/trial_flags.h"
 #include "harness/json/json_source.h"
+#include "harness/json/named_options.h"
 #include "harness/options/argument_words.h"
 #include "harness/options/flags.h"
 #include "harness/options/option_words.h"
@@ -217,12 +218,6 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     return ok;
 }
 
-static char *value_text(const json_t *value)
-{
-    return json_is_string(value) ? strdup(json_string_value(value))
-                                 : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-}
-
 // "rank=8,targets=q,v", "adamw,rate=0.001"
 static char *object_text(const json_t *object)
 {
@@ -234,7 +229,7 @@ static char *object_text(const json_t *object)
     {
         if (named && strcmp(key, "name") == 0)
             continue;
-        char *items = json_is_array(value) ? NULL : value_text(value);
+        char *items = json_is_array(value) ? NULL : named_option_words(value, 0);
         for (size_t i = 0; i < json_array_size(value); i++) {
             char *part =
                 text_new("%s%s%s", items ? items : "", i ? "," : "", json_string_value(json_array_get(value, i)));
@@ -259,7 +254,7 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
             value = json_object_get(json_object_get(object, "data"), flag.key->name);
         if (!value || is_named(without, name_of(flag)))
             continue;
-        char *text = json_is_object(value) ? object_text(value) : value_text(value);
+        char *text = json_is_object(value) ? object_text(value) : named_option_words(value, 0);
         shell_append_flag(command, name_of(flag), flag.key->type == KEY_BOOL ? NULL : text ? text : "");
         free(text);
     }

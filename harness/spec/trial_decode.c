@@ -180,7 +180,7 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
     if (train->clip > 0 && trial_place(trial, OFFLOAD_GRADIENTS) == PLACE_HOST)
         return json_field_fail(
             trial_field(fields, "train.clip"), status,
-            "needs all gradients on the device; leave it out, or \"place\": {\"gradients\": \"host\"}");
+            "needs all gradients on the device; leave it out, or gradients out of the method's offload");
     return check_rate(train, fields, status) && check_evaluation(trial, fields, status);
 }
 

@@ -8,12 +8,16 @@
 // E is what the state does not predict, so grad_beta needs no other product, and beta may be 0. Backward, with the
 // gradients dO and dS' of what lies behind:
 //
-//   dU = P^T dO + t (K dS')         dE = beta dR, dR = dU - M^T dE, row by row from the last     dV = dE
-//   dP = lower(dO U^T)              dM = -strictly lower(dE U^T)                                 dbeta = rowsum(dR
-//   E) dQ = G (dO S^T) + (D dP) K      dK = (D dP)^T Q + (D dM + (D dM)^T) K + t (U dS'^T) - G (dE S^T) dS =
-//   G_{c-1} dS' + (G Q)^T dO - (G K)^T dE decay: L = dP P + dM M, its last row += rowsum(t K (U dS'^T)); m =
-//   rowsum(G Q (dO S^T) - G K (dE S^T)), its last
-//   += G_{c-1} <S, dS'>;  d_m = sum over i >= m > j of L_ij, and over i >= m of m_i: nothing that cancels
+// clang-format off
+//   dU = P^T dO + t (K dS');  dE = beta dR, dR = dU - M^T dE, row by row from the last;  dV = dE
+//   dP = lower(dO U^T);  dM = -strictly lower(dE U^T);  dbeta = rowsum(dR E)
+//   dQ = G (dO S^T) + (D dP) K
+//   dK = (D dP)^T Q + (D dM + (D dM)^T) K + t (U dS'^T) - G (dE S^T)
+//   dS = G_{c-1} dS' + (G Q)^T dO - (G K)^T dE
+//   L = dP P + dM M, its last row += rowsum(t K (U dS'^T))
+//   m = rowsum(G Q (dO S^T) - G K (dE S^T)), its last += G_{c-1} <S, dS'>
+//   ddecay_n = sum of L_ij over i >= n > j, and of m_i over i >= n: nothing that cancels
+// clang-format on
 //
 // A first pass of the backward leaves states and E in the workspace, which saves solving anew. Products of c x c
 // with K and Q are of a key head's value heads together, whose D dP and D dM are added.
