@@ -419,8 +419,8 @@ typedef void delta_rule_backward_op(struct device *device, struct delta_shape sh
                                     struct tensor grad_base, struct tensor grad_o, struct tensor state,
                                     struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta,
                                     struct tensor workspace);
-// The state behind the run is A S + B, S that before it. transition: [batch heads, key_dim key_dim], becomes A
-// transition; 0 where a document begins.
+// For SpaCO over a state, which no mixer has yet: the state behind the run is A S + B, S that before it.
+// transition: [batch heads, key_dim key_dim], becomes A transition; 0 where a document begins.
 typedef void delta_transition_op(struct device *device, struct delta_shape shape, struct tensor transition,
                                  struct tensor qkv, struct tensor decay, struct tensor beta);
 // grad_state = transition^T grad_state, per head.  grad_state: [batch heads, key_dim value_dim]

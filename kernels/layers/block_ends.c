@@ -19,6 +19,27 @@ struct tensor block_input_again(struct model *model, const struct block *block, 
     return block_input(model, block, tensor_none(), tensor_none(), scratch, x, row, rows);
 }
 
+void block_keep_input(struct model *model, const struct block *block, struct kept *kept, size_t n, enum keep how)
+{
+    if (how != KEEP_NOTHING && block->norm)
+        kept->rstd = statistic(model, n, 1);
+    if (how == KEEP_ALL && block->norm)
+        kept->h = activation(model, n, model->config.width);
+}
+
+bool block_input_needed(const struct block *block, bool descends)
+{
+    return descends || (block->norm && block->norm->grad.data);
+}
+
+void block_input_backward(struct model *model, const struct block *block, const struct kept *kept, bool descends,
+                          struct tensor grad, struct tensor h, struct tensor x, size_t row)
+{
+    if (block->norm && block_input_needed(block, descends))
+        norm_backward(model, block->norm, descends ? grad : tensor_none(), true, h, tensor_rows(x, row, grad.rows),
+                      tensor_rows(kept->rstd, row, grad.rows));
+}
+
 void block_keep_output(struct model *model, const struct block *block, struct kept *kept, size_t n)
 {
     if (block->out_norm) {

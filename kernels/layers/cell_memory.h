@@ -11,6 +11,12 @@ static inline size_t block_rows(const struct model *model, size_t layer, size_t 
     size_t max = model->device->ops->rules->block_rows(model->device, width);
     return rows < max ? rows : max;
 }
+// Blocks of whole tokens of B rows each, for RoPE, which takes a position per row.
+static inline size_t block_token_rows(const struct model *model, size_t layer, size_t rows, size_t B)
+{
+    size_t max = block_rows(model, layer, rows);
+    return max > B ? max / B * B : B;
+}
 
 static inline struct tensor activation(struct model *model, size_t rows, size_t cols)
 {

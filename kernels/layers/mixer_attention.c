@@ -145,15 +145,11 @@ static void projections_forward(struct model *model, size_t layer, struct tensor
 static struct projected projected_queries(struct model *model, size_t layer, size_t n, struct kept *kept,
                                           enum keep how)
 {
-    bool normed = block_of(model, layer)->norm;
     const struct layer_kind *kind = kind_of(model, layer);
     kept->own[ATTENTION_Q] = activation(model, n, q_cols(kind));
     if (kind->gated)
         kept->gate = activation(model, n, q_cols(kind));
-    if (how != KEEP_NOTHING && normed)
-        kept->rstd = statistic(model, n, 1);
-    if (how == KEEP_ALL && normed)
-        kept->h = activation(model, n, model->config.width);
+    block_keep_input(model, block_of(model, layer), kept, n, how);
     return (struct projected){.q = kept->own[ATTENTION_Q], .gate = kept->gate, .h = kept->h, .rstd = kept->rstd};
 }
 
@@ -319,7 +315,7 @@ static void block_backward(const struct projections *p, size_t row, size_t rows,
     }
     // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
     struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
-    bool needed = descends || (normed && block->norm->grad.data);
+    bool needed = block_input_needed(block, descends);
     if (p->grad_q && needed)
         projection_backward_input(model, &w[Q], grad_h, q, &grad_u_q, !normed);
     if (p->grad_kv && needed) {
@@ -329,17 +325,13 @@ static void block_backward(const struct projections *p, size_t row, size_t rows,
     tensor_free(model->device, &grad_u_v);
     tensor_free(model->device, &grad_u_k);
     tensor_free(model->device, &grad_u_q);
-    if (normed && needed) {
-        norm_backward(model, block->norm, descends ? grad : tensor_none(), true, h, tensor_rows(p->x, row, rows),
-                      tensor_rows(p->kept->rstd, row, rows));
-    }
+    block_input_backward(model, block, p->kept, descends, grad, h, p->x, row);
 }
 
 static void projections_backward(struct projections p)
 {
     struct model *model = p.at.model;
-    size_t n = p.grad.rows, B = n / p.at.chunk.count, block = block_rows(model, p.at.layer, n);
-    size_t max = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
+    size_t n = p.grad.rows, B = n / p.at.chunk.count, max = block_token_rows(model, p.at.layer, n, B);
     if (!p.kept->h.data && block_of(model, p.at.layer)->norm)
         p.h = scratch(model, max, model->config.width);
     if (p.grad_q && p.kept->gate.data)

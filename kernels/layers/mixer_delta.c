@@ -201,15 +201,11 @@ static void project_all(struct cell_at at, struct tensor x, struct kept *kept, e
 {
     struct model *model = at.model;
     const struct layer_kind *kind = kind_of(model, at.layer);
-    bool normed = block_of(at)->norm;
     kept->own[KEPT_QKV] = activation(model, x.rows, conv_cols(kind));
     kept->own[KEPT_Z] = activation(model, x.rows, value_cols(kind));
     kept->own[KEPT_B] = activation(model, x.rows, kind->heads);
     kept->own[KEPT_A] = activation(model, x.rows, kind->heads);
-    if (how != KEEP_NOTHING && normed)
-        kept->rstd = statistic(model, x.rows, 1);
-    if (how == KEEP_ALL && normed)
-        kept->h = activation(model, x.rows, x.cols);
+    block_keep_input(model, block_of(at), kept, x.rows, how);
     if (how == KEEP_ALL)
         kept->own[KEPT_CONV] = activation(model, x.rows, conv_cols(kind));
     projections_forward(at, x, kept);
@@ -259,7 +255,7 @@ static void project(struct cell_at at, struct tensor x, struct carry carry, stru
     state_free(at, &own);
 }
 
-// y = rmsnorm(o) silu(z), by rows from `row` on; rstd: kept, or no tensor.
+// y = rmsnorm(o) silu(z), by rows from `row` on; Keeps rstd where KEPT_RSTD is a tensor.
 static void gated_norm(struct model *model, size_t layer, const struct kept *kept, size_t row, struct tensor y)
 {
     const struct layer_kind *kind = kind_of(model, layer);
@@ -299,9 +295,11 @@ static void forward(struct cell_at at, struct tensor x, struct carry carry, stru
         kept->own[KEPT_Y] = activation(model, x.rows, value_cols(kind));
         gated_norm(model, at.layer, kept, 0, kept->own[KEPT_Y]);
     }
-    for (size_t i = 0; !keeping && i < KEPT_OWN; i++)
-        if (i == KEPT_QKV || i == KEPT_A || i == KEPT_B)
-            tensor_free(model->device, &kept->own[i]);
+    if (!keeping) {
+        tensor_free(model->device, &kept->own[KEPT_QKV]);
+        tensor_free(model->device, &kept->own[KEPT_A]);
+        tensor_free(model->device, &kept->own[KEPT_B]);
+    }
 }
 
 // ---- backward
@@ -372,7 +370,7 @@ static void projections_backward(struct cell_at at, const struct activations *a,
     const struct block *block = block_of(at);
     const struct projection *w = block->parameters;
     bool descends = model_descends(model, at.layer), normed = block->norm;
-    bool needed = descends || (normed && block->norm->grad.data);
+    bool needed = block_input_needed(block, descends);
     size_t max = block_rows(model, at.layer, grad.rows);
     struct tensor scratch_h = normed && !a->mixer.h.data ? scratch(model, max, grad.cols) : tensor_none();
     for (struct blocks b = blocks_of(model->device, grad.rows, max); blocks_next(&b);) {
@@ -387,10 +385,7 @@ static void projections_backward(struct cell_at at, const struct activations *a,
                                       !normed || i > QKV);
         for (size_t i = A + 1; i-- > QKV;)
             tensor_free(model->device, &grad_u[i]);
-        if (normed && needed) {
-            norm_backward(model, block->norm, descends ? rows : tensor_none(), true, h,
-                          tensor_rows(a->x, b.row, b.count), tensor_rows(a->mixer.rstd, b.row, b.count));
-        }
+        block_input_backward(model, block, &a->mixer, descends, rows, h, a->x, b.row);
     }
     tensor_free(model->device, &scratch_h);
 }

@@ -120,8 +120,7 @@ static void turn_queries(struct model *model, const struct batch *batch, size_t 
 {
     const struct layer_kind *kind = kind_of(model, layer);
     struct device *device = model->device;
-    size_t own = own_dim(kind), B = q.rows / tokens.count, rows = block_rows(model, layer, q.rows);
-    size_t max = rows > B ? rows / B * B : B; // whole tokens
+    size_t own = own_dim(kind), B = q.rows / tokens.count, max = block_token_rows(model, layer, q.rows, B);
     double gain = rope_gain(kind);
     struct tensor part = kind->rope != ROPE_NONE ? scratch(model, max, kind->heads * kind->rotary) : tensor_none();
     for (struct blocks b = blocks_of(device, part.data ? q.rows : 0, max); blocks_next(&b);) {
@@ -215,16 +214,13 @@ static struct projected projected_queries(struct model *model, size_t layer, siz
                                           enum keep how)
 {
     const struct layer_kind *kind = kind_of(model, layer);
-    bool keeping = how != KEEP_NOTHING, normed = block_of(model, layer)->norm;
+    bool keeping = how != KEEP_NOTHING;
     kept->own[LATENT_Q] = activation(model, n, q_cols(kind));
     if (keeping && kind->q_rank) {
         kept->own[LATENT_Q_A] = activation(model, n, kind->q_rank);
         kept->own[LATENT_RSTD_Q] = statistic(model, n, 1);
     }
-    if (keeping && normed)
-        kept->rstd = statistic(model, n, 1);
-    if (how == KEEP_ALL && normed)
-        kept->h = activation(model, n, model->config.width);
+    block_keep_input(model, block_of(model, layer), kept, n, how);
     return (struct projected){.q = kept->own[LATENT_Q],
                               .q_a = kept->own[LATENT_Q_A],
                               .rstd_q = kept->own[LATENT_RSTD_Q],
@@ -558,12 +554,10 @@ static void block_backward(const struct projections *p, size_t row, size_t rows,
     projection_backward_weights(model, &w[KV_A], grad_both, &grad_u_kv, h);
     // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
     struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
-    if (descends || (normed && block->norm->grad.data)) {
+    if (block_input_needed(block, descends)) {
         projection_backward_input(model, first, grad_h, grad_first, &grad_u_q, !normed);
         projection_backward_input(model, &w[KV_A], grad_h, grad_both, &grad_u_kv, true);
-        if (normed)
-            norm_backward(model, block->norm, descends ? grad : tensor_none(), true, h,
-                          tensor_rows(p->x, row, rows), tensor_rows(p->kept->rstd, row, rows));
+        block_input_backward(model, block, p->kept, descends, grad, h, p->x, row);
     }
     tensor_free(model->device, &grad_u_kv);
     tensor_free(model->device, &grad_u_q);
@@ -574,8 +568,7 @@ static void projections_backward(struct projections p)
     struct model *model = p.at.model;
     struct device *device = model->device;
     const struct layer_kind *kind = kind_of(model, p.at.layer);
-    size_t n = p.grad.rows, B = n / p.at.chunk.count, block = block_rows(model, p.at.layer, n);
-    size_t max = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
+    size_t n = p.grad.rows, B = n / p.at.chunk.count, max = block_token_rows(model, p.at.layer, n, B);
     bool narrow = p.grad_carry.t[0].dtype != p.grad.dtype;
     if (!p.kept->h.data && block_of(model, p.at.layer)->norm)
         p.h = scratch(model, max, model->config.width);

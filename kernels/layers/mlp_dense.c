@@ -109,10 +109,7 @@ static void backward(struct model *model, size_t layer, struct tensor x, struct 
         projection_backward_input(model, &p[UP], grad_h, up, &grad_u_up, true);
         tensor_free(device, &grad_u_up);
         tensor_free(device, &grad_u_gate);
-        if (block->norm) {
-            norm_backward(model, block->norm, grad_block, true, h_block, tensor_rows(x, row, rows),
-                          tensor_rows(kept->rstd, row, rows));
-        }
+        block_input_backward(model, block, kept, true, grad_block, h_block, x, row);
     }
     tensor_free(device, &grad_out);
     tensor_free(device, &h);

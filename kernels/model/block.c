@@ -53,20 +53,11 @@ size_t config_parameters(const struct config *c)
     return count;
 }
 
-static bool has_module(const struct config *config, size_t layer, const struct block_kind *kind, unsigned target)
-{
-    for (size_t i = 0; kind->parameters[i].name; i++)
-        if (kind->parameters[i].target & target && (kind->parameters[i].joins || kind->shape(config, layer, i).out))
-            return true;
-    return false;
-}
-
 bool lora_module_is_own(const struct config *config, size_t target)
 {
     unsigned bit = 1u << target;
-    bool found = bit & (LORA_EMBEDDING | LORA_HEAD);
+    bool found = false;
     for (size_t l = 0; l < config->layers && !found; l++)
-        found = has_module(config, l, &config_mixer(config, l)->kind, bit) ||
-                has_module(config, l, &config_mlp(config, l)->kind, bit);
+        found = config_has_target(config, l, (enum lora_target)bit);
     return found && !(bit & (config->fused ? LORA_FUSED_PARTS : LORA_QKV | LORA_GATE_UP));
 }

@@ -264,7 +264,7 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           kind->heads, kind->kv_heads);
     }
-    bool latent = kind->mixer == MIXER_LATENT;
+    bool latent = kind->kv_rank > 0;
     if (latent && (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0))
         return status_set(status, STATUS_BAD_INPUT, "latent attention takes no window, sinks, gate or cap");
     if (latent && kind->kv_heads != kind->heads) {
@@ -272,7 +272,7 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
                           "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
                           kind->kv_heads, kind->heads);
     }
-    if (kind->mixer == MIXER_DELTA)
+    if (kind->value_dim > 0 && !latent)
         return check_delta(kind, status);
     if (kind->head_dim % 2 || kind->head_dim > 512) {
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
@@ -325,7 +325,7 @@ bool config_has_window(const struct config *c)
 const struct layer_kind *config_full_kind(const struct config *c)
 {
     for (size_t l = 0; l < c->layers; l++)
-        if (config_kind(c, l)->window == 0 && config_kind(c, l)->mixer != MIXER_DELTA)
+        if (config_kind(c, l)->window == 0 && (config_kind(c, l)->value_dim == 0 || config_kind(c, l)->kv_rank > 0))
             return config_kind(c, l);
     return &c->kinds[0];
 }

@@ -44,7 +44,7 @@ struct layer_kind {
     size_t q_rank, kv_rank;
 };
 // In the order of kernels/layers/block_kinds.c.
-enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT };
+enum { MIXER_ATTENTION, MIXER_DELTA };
 #define CONFIG_KINDS       5
 #define CONFIG_DELTA       (CONFIG_KINDS - 1) // Gated DeltaNet's kind; those before it are attention's
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0
