@@ -69,11 +69,31 @@ static void rope_in_both_spellings(void **state)
     assert_true(c.kinds[0].rope_theta == 10000 && c.kinds[0].rope_scaling.factor == 0);
 }
 
+// Pairs are those of whole heads, and their frequencies, too; those beyond the share do not turn.
+static void proportional_rope(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, LLAMA ", \"rope_scaling\": {\"rope_type\": \"proportional\", "
+                                               "\"partial_rotary_factor\": 0.5, \"factor\": 2.0}}"),
+                  plain = config_of(scratch, LLAMA "}");
+    double frequencies[4], all[4];
+    assert_true(c.kinds[0].rope == ROPE_PROPORTIONAL && c.kinds[0].rotary == 4 && rope_rotary(&c.kinds[0]) == 8);
+    rope_frequencies(&c.kinds[0], frequencies);
+    rope_frequencies(&plain.kinds[0], all);
+    assert_true(frequencies[0] == all[0] / 2 && frequencies[1] == all[1] / 2);
+    assert_true(frequencies[2] == 0 && frequencies[3] == 0);
+    assert_false(rope_is_same(&c.kinds[0], &plain.kinds[0]));
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, LLAMA ", \"rope_scaling\": {\"rope_type\": \"proportional\"}}");
+    assert_true(c.kinds[0].rope == ROPE_HALVES && c.kinds[0].rotary == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(yarn_and_its_layers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(proportional_rope, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,12 @@ static void a_model_may_be_a_shape(void **state)
     assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
     trial_free(&again);
     trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'rope': 'proportional', 'rotary': 8}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    assert_true(again.config.kinds[0].rope == ROPE_PROPORTIONAL && again.config.kinds[0].rotary == 8);
+    trial_free(&again);
+    trial_free(&trial);
     trial =
         trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
                        "32768}}"));

@@ -175,7 +175,10 @@ def rope_frequencies(config, layer):
         last = min(math.ceil(place(rope.get("beta_slow") or 1)), dim - 1)
         stretched = ((torch.arange(dim // 2, dtype=torch.float64) - first) / (last - first or 0.001)).clamp(0, 1)
         frequencies = (1 - stretched) * frequencies + stretched * frequencies / rope["factor"]
-    return frequencies / rope["factor"] if rope.get("rope_type") == "linear" else frequencies
+    if rope.get("rope_type") == "proportional":  # pairs of whole heads, of which the first ones turn
+        frequencies = theta ** (-torch.arange(0, config["head_dim"], 2, dtype=torch.float64) / config["head_dim"])
+        frequencies[int(rope.get("partial_rotary_factor", 1) * config["head_dim"] // 2):] = 0
+    return frequencies / rope.get("factor", 1) if rope.get("rope_type") in ("linear", "proportional") else frequencies
 
 
 def yarn_gain(rope):

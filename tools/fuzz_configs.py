@@ -80,7 +80,7 @@ def rope_object(rng):
              {"type": "linear", "factor": 4}, dict(LLAMA3), {**LLAMA3, "factor": 2},
              {"rope_type": "yarn", "factor": 4.0}, {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 16},
              {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 4, "beta_slow": 0.5},
-             {"rope_type": "dynamic", "factor": 2.0}, {"type": "su", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4},
+             {"rope_type": "proportional", "partial_rotary_factor": 0.5}, {"rope_type": "dynamic", "factor": 2.0}, {"type": "su", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4},
              {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}]
     found = dict(rng.choice(kinds))
     numbers = {"rope_theta": [100.0, 10000, 1e6], "factor": [1.0, 2.0, 8, None], "original_max_position_embeddings": [8, 32, 64],

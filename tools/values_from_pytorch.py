@@ -103,6 +103,8 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
     ("llama, biases", {**LLAMA, "attention_bias": True, "mlp_bias": True}, {}),
     ("granite_swa, sinks", {"model_type": "granite_swa", "sliding_window": 5, "attention_multiplier": 0.6, "head_dim": 4,
                             "embedding_multiplier": 3.0}, {}),
+    ("llama, proportional rope", {**LLAMA, "head_dim": 16, "rope_scaling": {
+        "rope_type": "proportional", "partial_rotary_factor": 0.4, "factor": 2.0}}, {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [

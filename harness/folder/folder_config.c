@@ -82,12 +82,31 @@ static bool read_partial(struct json_field object, const struct family *family, 
     return true;
 }
 
+// Whole heads are in pairs, of which a share turns.
+static bool read_proportional(struct json_field object, struct config *c, struct status *status)
+{
+    struct layer_kind *kind = &c->kinds[0];
+    struct json_field partial = config_key_of(object, "partial_rotary_factor");
+    double share = 1;
+    if (!json_field_number(partial, 0, 1, &share, status) ||
+        !json_field_number(config_key_of(object, "factor"), 1, 1e300, &kind->rope_scaling.factor, status))
+        return false;
+    size_t pairs = (size_t)(share * (double)kind->head_dim) / 2;
+    if (pairs == 0)
+        return json_field_expected(partial, status, "a share of head_dim %zu that has a pair", kind->head_dim);
+    if (2 * pairs < kind->head_dim) {
+        kind->rope = ROPE_PROPORTIONAL;
+        kind->rotary = 2 * pairs;
+    }
+    return true;
+}
+
 // One object of RoPE: its base, and how it is scaled.
 static bool read_rope_object(struct rope rope, double *theta, struct config *c, struct status *status)
 {
     struct json_field object = rope.object, type = config_key_of(object, "rope_type");
     type = type.value ? type : config_key_of(object, "type");
-    const char *name = "default", *types = "default, linear, llama3 or yarn";
+    const char *name = "default", *types = "default, linear, llama3, yarn or proportional";
     types = rope.local ? "default in layers with a window"
             : rope.family->default_rope
                 ? "default: longrope, for which transformers takes yarn too, is not computed"
@@ -100,8 +119,13 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
             return json_field_fail(nested, status, "transformers reads no RoPE by type of layer here");
     }
     if (!json_field_text(type, types, &name, status) ||
-        !json_field_number(config_key_of(object, "rope_theta"), 1e-300, 1e300, theta, status) ||
-        !read_partial(object, rope.family, &c->kinds[0], status))
+        !json_field_number(config_key_of(object, "rope_theta"), 1e-300, 1e300, theta, status))
+        return false;
+    bool proportional = strcmp(name, "proportional") == 0 && !rope.local && !rope.family->default_rope &&
+                        rope.family->partial == 0 && rope.family->rope == ROPE_HALVES;
+    if (proportional)
+        return read_proportional(object, c, status);
+    if (!read_partial(object, rope.family, &c->kinds[0], status))
         return false;
     if (strcmp(name, "default") == 0 || (rope.family->axes && strcmp(name, "mrope") == 0))
         return true;

@@ -42,6 +42,15 @@ json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const c
                      (json_int_t)r->original_context);
 }
 
+static json_t *scaling_json(const struct layer_kind *kind)
+{
+    if (kind->rope != ROPE_PROPORTIONAL)
+        return folder_rope_json(&kind->rope_scaling, "rope_type", "original_max_position_embeddings");
+    return json_pack("{s:s, s:f, s:f}", "rope_type", "proportional", "partial_rotary_factor",
+                     (double)kind->rotary / (double)kind->head_dim, "factor",
+                     kind->rope_scaling.factor > 0 ? kind->rope_scaling.factor : 1);
+}
+
 // The keys of Gated DeltaNet.
 static void add_delta(json_t *json, const struct config *c)
 {
@@ -82,10 +91,9 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         "num_key_value_heads", (json_int_t)kind->kv_heads, "head_dim", (json_int_t)kind->head_dim,
         "intermediate_size", (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
         (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", kind->rope_theta, "rope_scaling",
-        folder_rope_json(&kind->rope_scaling, "rope_type", "original_max_position_embeddings"),
-        "tie_word_embeddings", c->tied, family->activation_key ? family->activation_key : "hidden_act",
-        family_activations[c->activation], "torch_dtype", dtypes[dtype]);
+        "rope_theta", kind->rope_theta, "rope_scaling", scaling_json(kind), "tie_word_embeddings", c->tied,
+        family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
+        "torch_dtype", dtypes[dtype]);
     CHECK(json);
     json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());
     if (windowed)
@@ -150,13 +158,15 @@ static bool has_rope_of(const struct family *family, const struct config *c)
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
         bool none = kind->rope == ROPE_NONE, free = family->no_rope == NO_ROPE_LISTED;
-        if (none ? !free && (family->no_rope != NO_ROPE_FULL || kind->window > 0) : kind->rope != family->rope)
+        bool proportional = kind->rope == ROPE_PROPORTIONAL && family->rope == ROPE_HALVES && family->partial == 0;
+        if (none ? !free && (family->no_rope != NO_ROPE_FULL || kind->window > 0)
+                 : kind->rope != family->rope && !proportional)
             return false;
         if (!none && windowed && family->no_rope == NO_ROPE_FULL && kind->window == 0)
             return false;
     }
     full.rope = windowed ? windowed->rope : full.rope;
-    if (full.rotary > 0 && full.rotary < full.head_dim && family->partial == 0)
+    if (rope_rotary(&full) > 0 && rope_rotary(&full) < full.head_dim && family->partial == 0)
         return false;
     if (family->local_rope_theta == 0 || !windowed)
         return !windowed || rope_is_same(windowed, &full);

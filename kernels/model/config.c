@@ -5,7 +5,7 @@
 
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
-const char *const rope_names[] = {"halves", "interleaved", "none", NULL};
+const char *const rope_names[] = {"halves", "interleaved", "none", "proportional", NULL};
 // layers, width, heads, kv_heads, head_dim, ffn, vocab
 #define SIZES(l, d, h, g, D, f, v) .layers = l, .width = d, HEADS(0, h, g, D), .ffn = f, .vocab = v
 #define HEADS(k, h, g, D)          .kinds[k].heads = h, .kinds[k].kv_heads = g, .kinds[k].head_dim = D
@@ -286,6 +286,12 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
                    !check_size("kv_rank", kind->kv_rank, MAX_SIZE, status) ||
                    !check_size("rotary", kind->rotary, kind->head_dim, status)))
         return false;
+    const struct rope_scaling *scaling = &kind->rope_scaling;
+    if (kind->rope == ROPE_PROPORTIONAL &&
+        (latent || scaling->high_freq_factor > 0 || scaling->attention_factor > 0)) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "proportional RoPE takes no rope_scaling but linear, and is none of latent attention");
+    }
     return check_number("rope_theta", kind->rope_theta, true, status) &&
            check_number("query_scale", kind->query_scale, false, status) &&
            check_number("attention_cap", kind->cap, false, status) && check_scaling(&kind->rope_scaling, status);
@@ -388,17 +394,23 @@ double rope_gain(const struct layer_kind *kind)
 
 size_t rope_rotary(const struct layer_kind *kind)
 {
-    size_t rotary = kind->rotary > 0 ? kind->rotary : kind->head_dim;
+    size_t rotary = kind->rotary > 0 && kind->rope != ROPE_PROPORTIONAL ? kind->rotary : kind->head_dim;
     return kind->rope == ROPE_NONE ? 0 : rotary;
+}
+
+// Pairs of a head from this one on have frequency 0.
+static size_t turning_pairs(const struct layer_kind *kind)
+{
+    return kind->rope == ROPE_PROPORTIONAL && kind->rotary > 0 ? kind->rotary / 2 : kind->head_dim;
 }
 
 bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other)
 {
     const struct rope_scaling *r = &kind->rope_scaling, *s = &other->rope_scaling;
-    return rope_rotary(kind) == rope_rotary(other) && kind->rope_theta == other->rope_theta &&
-           r->factor == s->factor && r->low_freq_factor == s->low_freq_factor &&
-           r->high_freq_factor == s->high_freq_factor && r->original_context == s->original_context &&
-           r->attention_factor == s->attention_factor;
+    return rope_rotary(kind) == rope_rotary(other) && turning_pairs(kind) == turning_pairs(other) &&
+           kind->rope_theta == other->rope_theta && r->factor == s->factor &&
+           r->low_freq_factor == s->low_freq_factor && r->high_freq_factor == s->high_freq_factor &&
+           r->original_context == s->original_context && r->attention_factor == s->attention_factor;
 }
 
 // How much of frequency j is kept where those between are blended: by its turns in the original context.
@@ -426,7 +438,7 @@ void rope_frequencies(const struct layer_kind *kind, double *frequencies)
     const struct rope_scaling *r = &kind->rope_scaling;
     size_t rotary = rope_rotary(kind);
     for (size_t j = 0; j < rotary / 2; j++) {
-        double frequency = pow(kind->rope_theta, -(2.0 * j) / rotary);
+        double frequency = j < turning_pairs(kind) ? pow(kind->rope_theta, -(2.0 * j) / rotary) : 0;
         if (r->factor != 0 && r->high_freq_factor == 0) {
             frequency /= r->factor;
         } else if (r->factor != 0) {

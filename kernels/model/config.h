@@ -17,8 +17,8 @@ struct rope_scaling {
 };
 
 // Pairs of a head's numbers that RoPE turns: each with the one half of them away, or with its neighbour. NONE: the
-// layer has no positions.
-enum rope_pairs { ROPE_HALVES, ROPE_INTERLEAVED, ROPE_NONE };
+// layer has no positions. PROPORTIONAL: halves of whole heads, of whose frequencies those beyond `rotary` are 0.
+enum rope_pairs { ROPE_HALVES, ROPE_INTERLEAVED, ROPE_NONE, ROPE_PROPORTIONAL };
 extern const char *const rope_names[]; // ending in NULL
 
 // Kind of layer: its mixer and MLP, and the sizes, positions and factors of the mixer.
@@ -107,7 +107,7 @@ const struct layer_kind *config_full_kind(const struct config *config);
 // Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
 // kind 1 are then what those of kind 0 were.
 void config_add_window(struct config *config, size_t window, double local_rope_theta);
-// Numbers of a head that turn: rotary, or all; 0 of ROPE_NONE.
+// Numbers of a head that are in pairs: rotary, or all; 0 of ROPE_NONE.
 size_t rope_rotary(const struct layer_kind *kind);
 // Takes the positions from these layers: their kinds get ROPE_NONE, split where other layers have them. False if
 // there are too many kinds then.
