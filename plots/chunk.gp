@@ -39,6 +39,17 @@ do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN; flat_host[i] =
 flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), flat_host[i] = column('host_peak_bytes'), \
            flat_oom[i] = column('oom') == 1, i)
 stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
+# The chunk of least memory of each curve that has smaller chunks, too: there a smaller chunk takes more memory.
+array least_peak[series_count]
+array least_chunk[series_count]
+array smallest_chunk[series_count]
+do for [i=1:series_count] { least_peak[i] = NaN; least_chunk[i] = NaN; smallest_chunk[i] = NaN }
+least(i, chunk, peak) = peak != peak || chunk != chunk ? 0 : \
+    (smallest_chunk[i] = smallest_chunk[i] <= chunk ? smallest_chunk[i] : chunk, \
+     least_peak[i] <= peak ? 0 : (least_peak[i] = peak, least_chunk[i] = chunk), 1)
+stats data using (least(int(column('series')), column('chunk'), column('peak_bytes'))) nooutput
+rises_to_the_left(i) = least_chunk[i] > smallest_chunk[i]
+least_shown = sum [i=1:series_count] rises_to_the_left(i)
 lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i] || flat_oom[i]
 
 panels = panels_of((timed ? 'time ' : '').'memory'.(on_host ? ' host' : ''))
@@ -50,7 +61,7 @@ stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms
 whiskers = known > 0
 stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
 stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
-legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
+legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(least_shown ? ' least' : '').(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'
@@ -74,6 +85,8 @@ plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt 
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'chunk')):(column('peak_bytes') / unit):(told(i, 'chunk peak_bytes')) @under_pointer, \
+     for [i=1:series_count] '+' using (rises_to_the_left(i) ? least_chunk[i] : NaN):(least_peak[i] / unit) every ::0::0 \
+         with points pt 6 ps 2.2*dot lw 1.4 lc rgb tint(i) @named, \
      for [i=1:crossed] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(cross(i)) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
      for [i=1:crossed] for [end=0:1] '+' using (flat_oom[i] ? edge[1+end] : NaN):(cross(i)) every ::0::0 \

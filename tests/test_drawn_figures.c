@@ -286,9 +286,50 @@ static void panels_are_the_tables(void **state)
     }
 }
 
+static size_t points_at(const struct drawn_points *drawn, const char *title, double x, double y)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < drawn->count; i++) {
+        const struct drawn_points one = {1, &drawn->points[i]};
+        count += drawn_points_have(&one, title, x, y);
+    }
+    return count;
+}
+
+// A ring is a second point where smaller chunks take more memory: at the inner least of seco, not at the least of
+// streambp, which is its smallest chunk's.
+static void least_memory_is_marked(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *method;
+        int chunk, peak_mib;
+        size_t points;
+    } rows[] = {{"seco", 16, 9, 1},     {"seco", 32, 5, 2},     {"seco", 64, 7, 1},
+                {"streambp", 16, 3, 1}, {"streambp", 32, 4, 1}, {"streambp", 64, 6, 1}};
+    char *lines[COUNT(rows) + 1] = {NULL};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char method[80], peak[80];
+        snprintf(method, sizeof method, "{'name': '%s', 'chunk': %d}", rows[i].method, rows[i].chunk);
+        snprintf(peak, sizeof peak, ", 'peak_bytes': %d", rows[i].peak_mib << 20);
+        lines[i] = record((int)i + 1, "e", "ok", "f32", 128, method, peak);
+    }
+    write_lines(scratch, "least", lines);
+    draw_points(scratch, "chunk", "cat least");
+    char *svg = text_of(scratch, "drawn.svg"), *points = text_of(scratch, "points");
+    struct drawn_points drawn = drawn_points_read(points);
+    assert_non_null(strstr(svg, "least memory; smaller chunks take more"));
+    for (size_t i = 0; i < COUNT(rows); i++)
+        assert_int_equal(points_at(&drawn, rows[i].method, rows[i].chunk, rows[i].peak_mib), rows[i].points);
+    drawn_points_free(&drawn);
+    free(points);
+    free(svg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(panels_are_the_tables, scratch_setup, scratch_teardown)};
+        cmocka_unit_test_setup_teardown(panels_are_the_tables, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(least_memory_is_marked, scratch_setup, scratch_teardown)};
     return cmocka_run_group_tests_name("drawn_figures", tests, NULL, NULL);
 }
