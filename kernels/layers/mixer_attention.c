@@ -432,8 +432,19 @@ static double flops(const struct config *c, size_t layer, const struct batch *ba
     return 4 * attention_pairs(batch, kind->window) * (double)q_cols(kind);
 }
 
+static bool check(const struct config *c, const struct layer_kind *kind, struct status *status)
+{
+    (void)c;
+    if (kind->value_dim > 0 || kind->q_rank > 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "value_dim and q_rank are of latent attention, which has a kv_rank above 0");
+    }
+    return config_check_scores(kind, status);
+}
+
 const struct mixer mixer_attention = {
     .kind = {.name = "attention", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
+    .check = check,
     .carry = carry,
     .outputs = outputs,
     .project = project,

@@ -433,8 +433,18 @@ static double flops(const struct config *c, size_t layer, const struct batch *ba
     return delta_forward_flops(&shape) / (double)batch->batch;
 }
 
+static bool check(const struct config *c, const struct layer_kind *kind, struct status *status)
+{
+    (void)c;
+    return config_check_size("key_dim of Gated DeltaNet", kind->head_dim, DELTA_DIM_MAX, status) &&
+           config_check_size("value_dim of Gated DeltaNet", kind->value_dim, DELTA_DIM_MAX, status) &&
+           config_check_number("beta_scale", kind->beta_scale, false, status) &&
+           config_check_number("norm_epsilon of Gated DeltaNet", kind->gate_epsilon, true, status);
+}
+
 const struct mixer mixer_delta = {
     .kind = {.name = "delta", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
+    .check = check,
     .carry = carry,
     .at_borders = true,
     .outputs = outputs,

@@ -79,6 +79,23 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
     return shapes[parameter];
 }
 
+static bool check(const struct config *c, const struct layer_kind *kind, struct status *status)
+{
+    if (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0 || c->qk_norm ||
+        kind->rope == ROPE_PROPORTIONAL)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "latent attention takes no window, sinks, gate, cap, qk_norm or proportional RoPE");
+    if (kind->kv_heads != kind->heads) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
+                          kind->kv_heads, kind->heads);
+    }
+    return config_check_scores(kind, status) &&
+           config_check_size("rotary of latent attention", kind->rotary, kind->head_dim - 1, status) &&
+           config_check_size("value_dim", kind->value_dim, 512, status) &&
+           config_check_size("kv_rank", kind->kv_rank, CONFIG_SIZE_MAX, status);
+}
+
 // ---- norms of latents, and rotation
 
 static void latent_norm(struct model *model, size_t layer, size_t norm, struct tensor y, struct tensor rstd,
@@ -646,6 +663,7 @@ static double flops(const struct config *c, size_t layer, const struct batch *ba
 
 const struct mixer mixer_latent = {
     .kind = {.name = "latent", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
+    .check = check,
     .carry = carry_shape,
     .outputs = outputs,
     .project = project,

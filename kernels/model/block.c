@@ -9,6 +9,46 @@ const struct mlp *config_mlp(const struct config *config, size_t layer)
 {
     return mlps[config_kind(config, layer)->mlp];
 }
+
+static bool check_kind(const struct config *c, const struct layer_kind *kind, struct status *status)
+{
+    const struct mixer *mixer = mixers[kind->mixer];
+    if (!config_check_size("heads", kind->heads, CONFIG_SIZE_MAX, status) ||
+        !config_check_size("kv_heads", kind->kv_heads, CONFIG_SIZE_MAX, status) ||
+        !config_check_size("head_dim", kind->head_dim, CONFIG_SIZE_MAX, status))
+        return false;
+    if (kind->heads % kind->kv_heads) {
+        return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
+                          kind->heads, kind->kv_heads);
+    }
+    return !mixer->check || mixer->check(c, kind, status);
+}
+
+bool config_check(const struct config *c, struct status *status)
+{
+    if (!config_check_size("layers", c->layers, 10000, status) ||
+        !config_check_size("width", c->width, CONFIG_SIZE_MAX, status) ||
+        !config_check_size("ffn", c->ffn, CONFIG_SIZE_MAX, status) ||
+        !config_check_size("vocab", c->vocab, CONFIG_SIZE_MAX, status))
+        return false;
+    for (size_t k = 0; k < CONFIG_KINDS; k++)
+        if (config_has_kind(c, k) && !check_kind(c, &c->kinds[k], status))
+            return false;
+    if (c->whole_qk_norm && !c->qk_norm)
+        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
+    return config_check_number("logit_cap", c->logit_cap, false, status) &&
+           config_check_number("embedding_scale", c->embedding_scale, false, status) &&
+           config_check_number("norm_epsilon", c->norm_epsilon, true, status);
+}
+
+const struct layer_kind *config_full_kind(const struct config *c)
+{
+    for (size_t l = 0; l < c->layers; l++)
+        if (config_kind(c, l)->window == 0 && !config_mixer(c, l)->at_borders)
+            return config_kind(c, l);
+    return &c->kinds[0];
+}
+
 bool config_has_states(const struct config *config)
 {
     for (size_t l = 0; l < config->layers; l++)

@@ -56,6 +56,8 @@ struct block_kind {
 // cell takes part in what the ranks exchange, and does nothing else.
 struct mixer {
     struct block_kind kind;
+    // Checks the sizes and factors that this mixer takes: false and a status that names the field. NULL: all.
+    bool (*check)(const struct config *config, const struct layer_kind *kind, struct status *status);
     struct carry_shape (*carry)(const struct model *model, size_t layer);
     bool at_borders; // the carry is a state at each chunk's right border, not a row per token
     // Shape of the outputs, [n, ..] each; the block's last projection reads the first one, or
@@ -107,6 +109,11 @@ extern const struct mixer *const mixers[];
 extern const struct mlp *const mlps[];
 const struct mixer *config_mixer(const struct config *config, size_t layer);
 const struct mlp *config_mlp(const struct config *config, size_t layer);
+// Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
+// status that names the field if not.
+bool config_check(const struct config *config, struct status *status);
+// The kind of the layers whose queries see all keys before theirs, or kinds[0] if there are none.
+const struct layer_kind *config_full_kind(const struct config *config);
 // Tells whether some layer's carry is a state per border between chunks.
 bool config_has_states(const struct config *config);
 // Whether the layer has the module; those that files may join with others count, and what is no layer's.

@@ -218,16 +218,13 @@ const struct config *config_preset(const char *name)
     return NULL;
 }
 
-// Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
-#define MAX_SIZE ((size_t)1 << 24)
-
-static bool check_size(const char *name, size_t value, size_t max, struct status *status)
+bool config_check_size(const char *name, size_t value, size_t max, struct status *status)
 {
     return (value >= 1 && value <= max) ||
            status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", name, max, value);
 }
 
-static bool check_number(const char *name, double value, bool positive, struct status *status)
+bool config_check_number(const char *name, double value, bool positive, struct status *status)
 {
     return (value >= 0 && (value > 0 || !positive) && isfinite(value)) ||
            status_set(status, STATUS_BAD_INPUT, "%s must be a positive number, found %g", name, value);
@@ -246,34 +243,8 @@ static bool check_scaling(const struct rope_scaling *r, struct status *status)
                       "beta_slow < beta_fast) and an original_context above 0");
 }
 
-static bool check_delta(const struct layer_kind *kind, struct status *status)
+bool config_check_scores(const struct layer_kind *kind, struct status *status)
 {
-    return check_size("key_dim of Gated DeltaNet", kind->head_dim, DELTA_DIM_MAX, status) &&
-           check_size("value_dim of Gated DeltaNet", kind->value_dim, DELTA_DIM_MAX, status) &&
-           check_number("beta_scale", kind->beta_scale, false, status) &&
-           check_number("norm_epsilon of Gated DeltaNet", kind->gate_epsilon, true, status);
-}
-
-static bool check_kind(const struct layer_kind *kind, struct status *status)
-{
-    if (!check_size("heads", kind->heads, MAX_SIZE, status) ||
-        !check_size("kv_heads", kind->kv_heads, MAX_SIZE, status) ||
-        !check_size("head_dim", kind->head_dim, MAX_SIZE, status))
-        return false;
-    if (kind->heads % kind->kv_heads) {
-        return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
-                          kind->heads, kind->kv_heads);
-    }
-    bool latent = kind->kv_rank > 0;
-    if (latent && (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0))
-        return status_set(status, STATUS_BAD_INPUT, "latent attention takes no window, sinks, gate or cap");
-    if (latent && kind->kv_heads != kind->heads) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
-                          kind->kv_heads, kind->heads);
-    }
-    if (kind->value_dim > 0 && !latent)
-        return check_delta(kind, status);
     if (kind->head_dim % 2 || kind->head_dim > 512) {
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
                           kind->head_dim);
@@ -282,34 +253,13 @@ static bool check_kind(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "rotary must be even and at most head_dim, found %zu of %zu",
                           kind->rotary, kind->head_dim);
     }
-    if (latent && (!check_size("value_dim", kind->value_dim, 512, status) ||
-                   !check_size("kv_rank", kind->kv_rank, MAX_SIZE, status) ||
-                   !check_size("rotary", kind->rotary, kind->head_dim, status)))
-        return false;
     const struct rope_scaling *scaling = &kind->rope_scaling;
-    if (kind->rope == ROPE_PROPORTIONAL &&
-        (latent || scaling->high_freq_factor > 0 || scaling->attention_factor > 0)) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "proportional RoPE takes no rope_scaling but linear, and is none of latent attention");
-    }
-    return check_number("rope_theta", kind->rope_theta, true, status) &&
-           check_number("query_scale", kind->query_scale, false, status) &&
-           check_number("attention_cap", kind->cap, false, status) && check_scaling(&kind->rope_scaling, status);
-}
-
-bool config_check(const struct config *c, struct status *status)
-{
-    if (!check_size("layers", c->layers, 10000, status) || !check_size("width", c->width, MAX_SIZE, status) ||
-        !check_size("ffn", c->ffn, MAX_SIZE, status) || !check_size("vocab", c->vocab, MAX_SIZE, status))
-        return false;
-    for (size_t k = 0; k < CONFIG_KINDS; k++)
-        if (config_has_kind(c, k) && !check_kind(&c->kinds[k], status))
-            return false;
-    if (c->whole_qk_norm && !c->qk_norm)
-        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
-    return check_number("logit_cap", c->logit_cap, false, status) &&
-           check_number("embedding_scale", c->embedding_scale, false, status) &&
-           check_number("norm_epsilon", c->norm_epsilon, true, status);
+    if (kind->rope == ROPE_PROPORTIONAL && (scaling->high_freq_factor > 0 || scaling->attention_factor > 0))
+        return status_set(status, STATUS_BAD_INPUT, "proportional RoPE takes no rope_scaling but linear");
+    return config_check_number("rope_theta", kind->rope_theta, true, status) &&
+           config_check_number("query_scale", kind->query_scale, false, status) &&
+           config_check_number("attention_cap", kind->cap, false, status) &&
+           check_scaling(&kind->rope_scaling, status);
 }
 
 bool config_has_kind(const struct config *c, size_t kind)
@@ -326,14 +276,6 @@ bool config_has_window(const struct config *c)
     for (size_t l = 0; l < c->layers && !found; l++)
         found = config_kind(c, l)->window > 0;
     return found;
-}
-
-const struct layer_kind *config_full_kind(const struct config *c)
-{
-    for (size_t l = 0; l < c->layers; l++)
-        if (config_kind(c, l)->window == 0 && (config_kind(c, l)->value_dim == 0 || config_kind(c, l)->kv_rank > 0))
-            return config_kind(c, l);
-    return &c->kinds[0];
 }
 
 void config_add_window(struct config *c, size_t window, double local_rope_theta)

@@ -26,7 +26,7 @@ struct layer_kind {
     size_t mixer, mlp; // numbers in mixers[] and mlps[] (block.h)
     // In Gated DeltaNet values have `heads` heads of value_dim, queries and keys kv_heads of head_dim.
     size_t heads, kv_heads, head_dim;
-    size_t value_dim; // in latent attention, too; 0: attention
+    size_t value_dim; // in latent attention, too; 0: that of attention, head_dim
     size_t window;    // a query sees this many keys, the last its own; 0: all before it
     enum rope_pairs rope;
     size_t rotary; // how many of a head's numbers turn, the first ones; 0: all. In latent attention the last ones,
@@ -44,7 +44,9 @@ struct layer_kind {
     size_t q_rank, kv_rank;
 };
 // In the order of kernels/layers/block_kinds.c.
-enum { MIXER_ATTENTION, MIXER_DELTA };
+enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT };
+// Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
+#define CONFIG_SIZE_MAX    ((size_t)1 << 24)
 #define CONFIG_KINDS       5
 #define CONFIG_DELTA       (CONFIG_KINDS - 1) // Gated DeltaNet's kind; those before it are attention's
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0
@@ -95,15 +97,15 @@ extern const struct config_alias {
 } config_aliases[];
 // The preset of this name, its own or the hub's, in whatever case; NULL: there is none.
 const struct config *config_preset(const char *name);
-// Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
-// status that names the field if not.
-bool config_check(const struct config *config, struct status *status);
+// Parts of config_check (block.h), for a mixer's check of its kind: a size from 1 to max; a finite number of at
+// least 0, or above it; heads, positions and scores of a kind with queries and keys.
+bool config_check_size(const char *name, size_t value, size_t max, struct status *status);
+bool config_check_number(const char *name, double value, bool positive, struct status *status);
+bool config_check_scores(const struct layer_kind *kind, struct status *status);
 // Whether a layer is of this kind.
 bool config_has_kind(const struct config *config, size_t kind);
 // Whether a layer has a window.
 bool config_has_window(const struct config *config);
-// The kind of the layers of attention without a window, or kinds[0] if there are none.
-const struct layer_kind *config_full_kind(const struct config *config);
 // Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
 // kind 1 are then what those of kind 0 were.
 void config_add_window(struct config *config, size_t window, double local_rope_theta);
