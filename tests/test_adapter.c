@@ -271,6 +271,26 @@ static void modules_are_chosen_as_peft_does(void **state)
     }
 }
 
+// Latent attention has no projection of values alone, so that LoRA's default is all linear modules.
+static void latent_attention_has_modules_of_its_own(void **state)
+{
+    (void)state;
+    static const char model[] = "{'preset': 'tiny', 'q_rank': 16, 'kv_rank': 24, 'head_dim': 48, 'rotary': 16, "
+                                "'value_dim': 20}";
+    const unsigned latent = LORA_Q_A | LORA_Q_B | LORA_KV_A | LORA_KV_B | LORA_O,
+                   mlp = LORA_GATE | LORA_UP | LORA_DOWN;
+    static const char *const all[] = {"{}", "{'targets': 'all-linear'}",
+                                      "{'target_modules': '.*_(proj|mqa)', 'exclude_modules': ['lm_head']}"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct trial trial = trial_with(model, all[i]);
+        assert_int_equal(trial.lora.targets, latent | mlp);
+        trial_free(&trial);
+    }
+    struct trial trial = trial_with(model, "{'targets': ['kv_a_proj_with_mqa', 'q_b', 'kv_b_proj']}");
+    assert_int_equal(trial.lora.targets, LORA_KV_A | LORA_Q_B | LORA_KV_B);
+    trial_free(&trial);
+}
+
 static void what_chooses_nothing_is_refused(void **state)
 {
     (void)state;
@@ -548,6 +568,7 @@ int main(void)
         cmocka_unit_test(names_of_peft_are_names_here),
         cmocka_unit_test_setup_teardown(what_is_not_supported_is_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test(modules_are_chosen_as_peft_does),
+        cmocka_unit_test(latent_attention_has_modules_of_its_own),
         cmocka_unit_test(what_chooses_nothing_is_refused),
         cmocka_unit_test_setup_teardown(plans_and_gradients_hold_for_all_modules, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapters_of_fused_projections_are_the_bases_own, scratch_setup,

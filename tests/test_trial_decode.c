@@ -116,6 +116,18 @@ static void a_model_may_be_a_shape(void **state)
     assert_true(again.config.kinds[0].rope == ROPE_PROPORTIONAL && again.config.kinds[0].rotary == 8);
     trial_free(&again);
     trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'kv_rank': 24, 'q_rank': 16, 'head_dim': 48, 'rotary': 16, "
+                           "'value_dim': 20, 'rope': 'interleaved', 'delta': {'layers': [1], 'heads': 4, "
+                           "'key_heads': 2, 'key_dim': 8, 'value_dim': 8}}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    const struct layer_kind *latent = config_full_kind(&again.config);
+    assert_int_equal(latent->mixer, MIXER_LATENT);
+    assert_true(latent->kv_heads == 4 && latent->kv_rank == 24 && latent->q_rank == 16 && latent->value_dim == 20);
+    assert_true(latent->head_dim == 48 && latent->rotary == 16 && latent->rope == ROPE_INTERLEAVED);
+    assert_int_equal(config_kind(&again.config, 1)->mixer, MIXER_DELTA);
+    trial_free(&again);
+    trial_free(&trial);
     trial =
         trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
                        "32768}}"));

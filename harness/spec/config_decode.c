@@ -37,6 +37,9 @@ static const struct key {
     {"activation", CHOICE, offsetof(struct config, activation), .rare = true, .choices = activation_names},
     {"rope", CHOICE, offsetof(struct config, kinds[0].rope), .rare = true, .choices = rope_names},
     {"rotary", COUNT, offsetof(struct config, kinds[0].rotary), .rare = true},
+    {"q_rank", COUNT, offsetof(struct config, kinds[0].q_rank), .rare = true},
+    {"kv_rank", COUNT, offsetof(struct config, kinds[0].kv_rank), .rare = true},
+    {"value_dim", COUNT, offsetof(struct config, kinds[0].value_dim), .rare = true},
     {"query_scale", NUMBER, offsetof(struct config, kinds[0].query_scale), .rare = true},
     {"embedding_scale", NUMBER, offsetof(struct config, embedding_scale), .rare = true},
     {"residual_scale", NUMBER, offsetof(struct config, residual_scale), .rare = true},
@@ -354,7 +357,9 @@ static bool read_shape(struct json_field field, struct config *config, struct st
         if (!read_key(field, &keys[i], config, status))
             return false;
     }
-    if (!preset.value && !json_field_get(field, "kv_heads").value)
+    bool latent = kind->kv_rank > 0;
+    kind->mixer = latent ? MIXER_LATENT : kind->mixer;
+    if ((!preset.value || latent) && !json_field_get(field, "kv_heads").value)
         kind->kv_heads = kind->heads;
     if (!preset.value && !json_field_get(field, "head_dim").value) {
         if (config->width % kind->heads)

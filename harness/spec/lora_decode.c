@@ -3,6 +3,7 @@
 #include "harness/folder/lora_modules.h"
 #include "harness/spec/trial_values.h"
 #include "harness/tensors/folder_contents.h"
+#include "kernels/model/block.h"
 #include <string.h>
 #include <sys/stat.h>
 
@@ -149,6 +150,18 @@ static char *find_adapter(const struct trial *trial, const char *given)
     return given ? folder_path(given) : beside ? folder_path(beside) : NULL;
 }
 
+// q and v; all linear modules of a model whose values have no projection of their own (latent attention).
+static unsigned default_targets(const struct config *config)
+{
+    unsigned all = 0;
+    bool has_values = config->layers == 0; // a default without a model
+    for (size_t l = 0; l < config->layers && !has_values; l++)
+        has_values = config_has_target(config, l, LORA_V);
+    for (size_t i = 0; i < LORA_TARGETS; i++)
+        all |= lora_module_is_own(config, i) ? 1u << i : 0;
+    return has_values ? LORA_Q | LORA_V : all & ~(unsigned)(LORA_EMBEDDING | LORA_HEAD);
+}
+
 static bool read_given(const struct json_field members[MEMBERS], const struct config *config, struct lora *lora,
                        struct status *status)
 {
@@ -160,7 +173,7 @@ static bool read_given(const struct json_field members[MEMBERS], const struct co
                                        .alpha_pattern = members[ALPHA_PATTERN],
                                        .modules_to_save = members[SAVED],
                                        .ensure_weight_tying = members[TYING]};
-    *lora = (struct lora){.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V};
+    *lora = (struct lora){.rank = 8, .alpha = 16, .targets = default_targets(config)};
     return json_field_count(members[RANK], 1, config->width, "", &lora->rank, status) &&
            json_field_number(members[ALPHA], LORA_ALPHA_MIN, LORA_ALPHA_MAX, &lora->alpha, status) &&
            json_field_bool(members[RSLORA], &lora->rslora, status) &&

@@ -11,8 +11,9 @@
 // 32768, "beta_fast": 32, "beta_slow": 1, "attention_factor": 0.1 ln(factor) + 1}, "norms" "before", "activation"
 // "silu", "rope" "halves", "whole_qk_norm", "unit_offset", "o_bias" and "mlp_bias" false, and without "rotary",
 // "query_scale", "embedding_scale", "residual_scale", "logits_scale", "local_rope_theta", "no_rope_layers",
-// "attention_cap", "logit_cap", "sinks", "gated" and "delta" (struct config); "name" a label. With {"preset": NAME,
-// ...} all of them come from the preset.
+// "attention_cap", "logit_cap", "sinks", "gated" and "delta" (struct config); "kv_rank", "value_dim", "rotary" and
+// perhaps "q_rank" make attention latent; "name" a label. With {"preset": NAME, ...} all of them come from the
+// preset.
 //
 // *folder becomes NULL, or the folder, to be freed. *canonical becomes a new reference: the folder, the preset's
 // name if the shape equals it, or the whole shape. Returns false and a status if the field is invalid; nothing is
