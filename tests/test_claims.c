@@ -330,6 +330,7 @@ static void the_committed_verdicts_hold(void **state)
         assert_non_null(strstr(out, papers[i]));
     free(out);
     free(err);
+    assert_int_equal(run(*state, "$L claims experiments/findings.json"), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
