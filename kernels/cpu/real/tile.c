@@ -1,15 +1,20 @@
 #include "kernels/cpu/real/tile.h"
 
-// Vectors of columns of c held in registers at once: with TILE_ROWS rows they fill three quarters of the register
-// file.
-enum { VECTORS = 3 };
+// Rows and vectors of columns of c held in registers at once: they fill three quarters of the register file.
+// Without AVX-512 a side of a tile is a whole number of strips of two vectors; rows that pairs of blocks leave are
+// taken TILE_ROWS at a time.
+#ifdef __AVX512F__
+enum { ROWS = TILE_ROWS, VECTORS = 3 };
+#else
+enum { ROWS = 6, VECTORS = 2 };
+#endif
 
-static inline __attribute__((always_inline)) void multiply_block(int vectors, struct view c, bool accumulate,
-                                                                 struct view a, struct view b, size_t k)
+static inline __attribute__((always_inline)) void
+multiply_block(int rows, int vectors, struct view c, bool accumulate, struct view a, struct view b, size_t k)
 {
-    vector sum[TILE_ROWS][VECTORS];
+    vector sum[ROWS][VECTORS];
 #pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++)
+    for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
             sum[i][j] = accumulate ? *vector_at(c.data + i * c.row + j * TILE_LANES) : (vector){0};
@@ -19,13 +24,13 @@ static inline __attribute__((always_inline)) void multiply_block(int vectors, st
         for (int j = 0; j < vectors; j++)
             right[j] = *vector_at(b.data + j * TILE_LANES);
 #pragma GCC unroll 8
-        for (int i = 0; i < TILE_ROWS; i++)
+        for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < vectors; j++)
                 sum[i][j] += a.data[i * a.row] * right[j];
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++)
+    for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
             *vector_at(c.data + i * c.row + j * TILE_LANES) = sum[i][j];
@@ -35,8 +40,11 @@ static inline __attribute__((always_inline)) void multiply_block(int vectors, st
 static inline __attribute__((always_inline)) void multiply_strip(int vectors, struct view c, bool accumulate,
                                                                  struct view a, struct view b, size_t m, size_t k)
 {
-    for (size_t i = 0; i < m; i += TILE_ROWS)
-        multiply_block(vectors, view_at(c, i, 0), accumulate, view_at(a, i, 0), b, k);
+    size_t i = 0, whole = m / (2 * ROWS) * (2 * ROWS);
+    for (; i < whole; i += ROWS)
+        multiply_block(ROWS, vectors, view_at(c, i, 0), accumulate, view_at(a, i, 0), b, k);
+    for (; i < m; i += TILE_ROWS)
+        multiply_block(TILE_ROWS, vectors, view_at(c, i, 0), accumulate, view_at(a, i, 0), b, k);
 }
 
 void tile_multiply(struct view c, bool accumulate, struct factor left, struct factor right, size_t m, size_t n,
@@ -58,11 +66,11 @@ void tile_multiply(struct view c, bool accumulate, struct factor left, struct fa
     while (rest > 0) {
         size_t strips = (rest + VECTORS - 1) / VECTORS, vectors = (rest + strips - 1) / strips;
         switch (vectors) {
-        case 3:
-            multiply_strip(3, c, accumulate, a, b, m, k);
+        case VECTORS:
+            multiply_strip(VECTORS, c, accumulate, a, b, m, k);
             break;
-        case 2:
-            multiply_strip(2, c, accumulate, a, b, m, k);
+        case VECTORS - 1:
+            multiply_strip(VECTORS - 1, c, accumulate, a, b, m, k);
             break;
         default:
             multiply_strip(1, c, accumulate, a, b, m, k);
