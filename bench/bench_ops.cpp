@@ -277,6 +277,64 @@ void add_attention(struct attention_shape s, bool every_key)
     });
 }
 
+// Gated DeltaNet's rule, its convolution and its gates.
+void add_delta(size_t tokens, size_t key_heads, size_t heads, size_t dim)
+{
+    struct delta_shape s = {{tokens, 0, 1, {}}, key_heads, heads, dim, dim};
+    std::string shape = "/tokens=" + std::to_string(tokens) + "/heads=" + std::to_string(heads) + ":" +
+                        std::to_string(key_heads) + "/head_dim=" + std::to_string(dim);
+    size_t width = (2 * key_heads + heads) * dim, values = heads * dim;
+    // A tenth is forgotten in a token, at most.
+    auto decays = [=](Bench &b) {
+        return b.make(tokens, heads, b.sums(1, 1).dtype,
+                      [i = 0]() mutable { return -0.1 * (double)(i++ * 7919 % 1000) * 1e-3; });
+    };
+    auto betas = [=](Bench &b) { return b.make(tokens, heads, b.sums(1, 1).dtype, [] { return 0.5; }); };
+    add("delta_rule_forward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor qkv = b.random(tokens, width), o = b.random(tokens, values), decay = decays(b);
+        struct tensor beta = betas(b), carry = b.sums(heads, dim * dim);
+        b.measure(state, [&] { op_delta_rule_forward(b.device, s, o, carry, tensor_none(), qkv, decay, beta); });
+    });
+    add("delta_rule_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor qkv = b.random(tokens, width), grad_o = b.random(tokens, values), decay = decays(b);
+        struct tensor beta = betas(b), carry = b.sums(heads, dim * dim), grad_carry = b.sums(heads, dim * dim);
+        struct tensor grad_qkv = b.random(tokens, width), grad_decay = betas(b), grad_beta = betas(b);
+        b.measure(state, [&] {
+            op_delta_rule_backward(b.device, s, grad_qkv, grad_decay, grad_beta, grad_carry, tensor_none(), grad_o,
+                                   carry, tensor_none(), qkv, decay, beta);
+        });
+    });
+    add("short_conv_forward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, width), y = b.random(tokens, width), tail = b.random(3, width);
+        struct tensor weight = b.random(width, 4);
+        b.measure(state, [&] { op_short_conv_forward(b.device, s.run, y, x, tail, tensor_none(), weight); });
+    });
+    add("short_conv_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, width), grad_y = b.random(tokens, width), tail = b.random(3, width);
+        struct tensor grad_x = b.random(tokens, width), grad_tail = b.sums(3, width);
+        struct tensor weight = b.random(width, 4), grad_weight = b.sums(width, 4);
+        b.measure(state, [&] {
+            op_short_conv_backward(b.device, s.run, grad_x, grad_tail, tensor_none(), grad_weight, grad_y, x, tail,
+                                   tensor_none(), weight);
+        });
+    });
+    add("delta_gates_forward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, heads), of_b = b.random(tokens, heads), decay = decays(b);
+        struct tensor beta = betas(b), a_log = b.random(1, heads), dt_bias = b.random(1, heads);
+        b.measure(state, [&] { op_delta_gates_forward(b.device, decay, beta, x, of_b, a_log, dt_bias, 1); });
+    });
+    add("delta_gates_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, heads), of_b = b.random(tokens, heads), decay = decays(b);
+        struct tensor beta = betas(b), a_log = b.random(1, heads), dt_bias = b.random(1, heads);
+        struct tensor grad_a = b.random(tokens, heads), grad_b = b.random(tokens, heads);
+        struct tensor grad_a_log = b.sums(1, heads), grad_dt_bias = b.sums(1, heads);
+        b.measure(state, [&] {
+            op_delta_gates_backward(b.device, grad_a, grad_b, grad_a_log, grad_dt_bias, decay, beta, x, of_b, a_log,
+                                    dt_bias, 1);
+        });
+    });
+}
+
 void add_rows(size_t tokens, size_t d)
 {
     std::string shape = "/tokens=" + std::to_string(tokens) + "/width=" + std::to_string(d);
@@ -354,6 +412,7 @@ void add_small()
     add_attention({16, 48, 1, 4, 2, 16, 0, {}, 0, 0}, false);
     add_attention({16, 48, 1, 4, 2, 16, 0, {20, {}}, 0, 0}, true);
     add_attention({16, 48, 1, 4, 2, 16, 48, {}, 0, 0}, true);
+    add_delta(80, 1, 2, 32);
     add_rows(32, 256);
     add_head(16, 32, 100);
 }
@@ -366,6 +425,7 @@ void add_cpu()
     add_attention({2048, 0, 1, 8, 4, 64, 0, {}, 0, 0}, true);    // a whole context
     add_attention({2048, 0, 1, 8, 8, 64, 0, {}, 0, 0}, true);    // as many key heads as query heads
     add_attention({256, 4096, 1, 8, 2, 128, 0, {}, 0, 0}, true); // a chunk against a long prefix
+    add_delta(2048, 2, 4, 128);
     add_rows(2048, 1408);
     add_head(256, 512, 32000);
 }
