@@ -13,6 +13,9 @@ is computed with their loss, so that no logits are kept (as Liger Kernel does, a
 chunks have a loss each, runs eager. Ours is compared with eager and with the fastest variant. The gradient of every variant
 is first checked against f32's on a small model.
 
+A model with layers of Gated DeltaNet (experiments/delta-speed.json) is on their side built of transformers' own Qwen3.5
+classes, whose rule runs by chunks in PyTorch. It has no seco, and is compared on the CPU alone.
+
 On a card all weights train, and in bf16 both sides keep gradients in bf16. No attention of theirs writes all scores. Memory
 is that of a step with weights and gradients: ours the arena's peak (`peak_bytes`), theirs torch.cuda.max_memory_allocated;
 and the driver's count after the steps, with the CUDA context and the allocator's reserve. Both sides use one card: while ours
@@ -134,6 +137,48 @@ class Model:
         return whole(x[0], self.norm, self.head, labels, scale)
 
 
+class Hybrid(Model):
+    """A Qwen3.5 decoder of transformers' classes: layers of Gated DeltaNet among layers of gated attention."""
+
+    def __init__(self, shape, context, seed=1, device="cpu", dtype="f32", dense=True):
+        need("transformers")
+        from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+        delta, head_dim = shape["delta"], shape["head_dim"]
+        config = Qwen3_5TextConfig(
+            vocab_size=shape["vocab"], hidden_size=shape["width"], intermediate_size=shape["ffn"],
+            num_hidden_layers=shape["layers"], num_attention_heads=shape["heads"], num_key_value_heads=shape["kv_heads"],
+            head_dim=head_dim, rms_norm_eps=shape["norm_epsilon"], linear_num_value_heads=delta["heads"],
+            linear_num_key_heads=delta["key_heads"], linear_key_head_dim=delta["key_dim"],
+            linear_value_head_dim=delta["value_dim"], attn_implementation="sdpa",
+            rope_parameters={"rope_type": "default", "rope_theta": shape["rope_theta"],
+                             "partial_rotary_factor": shape["rotary"] / head_dim},
+            layer_types=["linear_attention" if i in delta["layers"] else "full_attention" for i in range(shape["layers"])])
+        torch.manual_seed(seed)
+        self.whole = Qwen3_5ForCausalLM(config).to(DTYPES[dtype])
+        self.layers, self.embedding, self.head = self.whole.model.layers, self.whole.model.embed_tokens.weight, \
+            self.whole.lm_head.weight
+        self.context, self.on_card = context, False
+        self.positions = self.whole.model.rotary_emb(self.embedding, torch.arange(context).expand(3, 1, -1))
+        self.ids = torch.randint(shape["vocab"], (1, context + 1))
+        self.loss_chunk = chunk_of_loss(context, shape["vocab"], shape["width"])
+        self.compiled_layer = torch.compile(self.eager_layer)
+        self.use("eager")
+
+    @property
+    def norm(self):
+        return 1 + self.whole.model.norm.weight
+
+    def weights(self):
+        return list(self.whole.parameters())
+
+    def eager_layer(self, w, x):
+        return (w(x, position_embeddings=self.positions),)
+
+
+def model_of(shape, context, **form):
+    return (Hybrid if "delta" in shape else Model)(shape, context, **form)
+
+
 def whole_loss(x, gain, head, labels, scale):  # x: [T, width]
     logits = F.linear(F.rms_norm(x, x.shape[-1:], gain, 1e-5), head)
     return F.cross_entropy(logits.float(), labels, reduction="sum") * scale
@@ -241,10 +286,13 @@ def gradient_of(method, model, variant="eager"):
     return torch.cat([w.grad.flatten() for w in model.weights()]).float().cpu()
 
 
-def check(methods, variants, device="cpu", dtype="f32", dense=True, head_dim=8):
+def check(methods, variants, spec, device="cpu", dtype="f32", dense=True, head_dim=8):
     """The gradient of each method and variant of a small model is that of eager `full` in f32 on the CPU."""
     shape = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_dim": head_dim, "ffn": 48, "vocab": 50}
-    model, reference = Model(shape, 40, device=device, dtype=dtype, dense=dense), Model(shape, 40)
+    if "delta" in spec["model"]:
+        delta = {"layers": [0], "heads": 4, "key_heads": 2, "key_dim": 8, "value_dim": 8}
+        shape = {**spec["model"], **shape, "rotary": head_dim, "delta": delta}
+    model, reference = model_of(shape, 40, device=device, dtype=dtype, dense=dense), model_of(shape, 40)
     reference.ids = model.ids.cpu()
     for w, of in zip(reference.weights(), model.weights()):
         w.data = of.detach().float().cpu()
@@ -331,7 +379,7 @@ def compare(longbp, spec, method, context, arguments, deadline):
     """A row's figures over as many rounds as are wanted, or as end before the deadline, at least one."""
     on_card = arguments.device == "cuda"
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-    model = Model(spec["model"], context, device=arguments.device, dtype=arguments.dtype, dense=not on_card)
+    model = model_of(spec["model"], context, device=arguments.device, dtype=arguments.dtype, dense=not on_card)
     variants = variants_of(method, arguments.variants)
     torch.compiler.reset()
     attention = attention_of(model) if on_card else None
@@ -506,16 +554,20 @@ def main():
         spec = json.load(file)
     if spec.get("lora"):
         parser.error(f"{arguments.spec} has LoRA, and theirs trains all weights")
+    if "delta" in spec["model"]:
+        methods = methods[:2]
+        if arguments.device != "cpu":
+            parser.error(f"{arguments.spec} has layers of Gated DeltaNet, which are compared on the CPU alone")
     if arguments.device == "cuda":
         if not torch.cuda.is_available():
             parser.error("PyTorch finds no card")
         version = subprocess.run([longbp, "--version"], check=True, capture_output=True, text=True).stdout.strip()
         print(f"{version}; PyTorch {torch.__version__}, CUDA {torch.version.cuda}; {torch.cuda.get_device_name()}", flush=True)
         torch.backends.cuda.enable_math_sdp(False)  # it writes all scores
-        check(methods, arguments.variants, "cuda", arguments.dtype, dense=False, head_dim=spec["model"]["head_dim"])
+        check(methods, arguments.variants, spec, "cuda", arguments.dtype, dense=False, head_dim=spec["model"]["head_dim"])
     else:
         for dense in (True, False):
-            check(methods, arguments.variants, dtype=arguments.dtype, dense=dense)
+            check(methods, arguments.variants, spec, dtype=arguments.dtype, dense=dense)
     cases = [(context, method) for context in map(int, arguments.contexts.split(",")) for method in methods]
     records = []
     for i, (context, method) in enumerate(cases):
