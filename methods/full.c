@@ -42,7 +42,7 @@ static void run(struct step *step)
         struct carry seen = carry_gather(model, step->batch, l, kv[l]);
         unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], &kept[l], how);
-        carry_gathered_free(model, step->batch, &seen);
+        carry_gathered_free(model, step->batch, l, &seen);
         unit_release(model, unit_of_layer(l));
         if (how == KEEP_NOTHING) {
             carry_free(model, &kv[l]);

@@ -7,7 +7,7 @@
 // methods/checkpoint.c. Deviations: the published code projects K and V again for [0, end of chunk) at every chunk
 // and repeats them for all query heads; its loss counts labels before shifting. Here as in the paper's equations,
 // with the exact loss. The forward is streamed too; otherwise its scratch would set the peak. With ring attention
-// or exchanged heads (parallel.exchange), attention runs over the whole layer, forward and backward, and only the
+// or exchanged heads (parallel.exchange), the mixer runs over the whole layer, forward and backward, and only the
 // wider part after it is recomputed and run chunk by chunk. Further memory then: one layer's q, o and the gradient
 // of o.
 #include "methods/method.h"
@@ -114,13 +114,6 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     carry_free(model, &grad_kv);
 }
 
-// Tells whether attention runs over whole layers: ranks that do not gather keys and values exchange data within
-// attention.
-static bool attends_whole(const struct ranks *ranks)
-{
-    return ranks->sequence.size > 1 && ranks->exchange != EXCHANGE_GATHER;
-}
-
 static void backward_whole(struct step *step, size_t l, struct stream *of_x, struct kept_outputs attention,
                            struct stream *of_grad, size_t next)
 {
@@ -140,9 +133,7 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     struct tensor grad_o = tensor_new(model->device, x.rows, cols, x.dtype, CATEGORY_WORKSPACE);
     for (size_t c = chunks.count; c-- > 0;) {
         struct span chunk = chunk_span(chunks, c);
-        struct activations output = {.output = OUTPUT_WRITTEN};
-        output.mixer.own[0] = chunk_rows(row.mixer.own[0], chunk, B);
-        output.mixer.gate = chunk_rows(row.mixer.gate, chunk, B);
+        struct activations output = cell_output_part(model, l, &row, chunk, B);
         cell_output_forward(model, l, chunk, chunk_rows(x, chunk, B), &output, options->keep);
         unit_prefetch(model, next);
         cell_output_backward(model, l, chunk, &output, chunk_rows(grad_o, chunk, B), chunk_rows(grad, chunk, B));
@@ -157,21 +148,26 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     carry_free(model, &grad_kv);
 }
 
+// Ranks that communicate within a layer's cells run its mixer over all of their tokens.
+static void backward_layer(struct step *step, size_t l, struct stream *x, struct kept_outputs attention,
+                           struct stream *grad, size_t next)
+{
+    bool whole = cell_is_whole(step->model, l);
+    if (whole && !x->whole.data) // requests with ranks are refused earlier (harness/step/ranks_possible.h)
+        status_set(&step->model->device->status, STATUS_UNSUPPORTED, "layers on the host come by chunks");
+    else
+        (whole ? backward_whole : backward)(step, l, x, attention, grad, next);
+}
+
 static void run(struct step *step)
 {
     const struct streambp_options *options = step->options;
-    bool whole = attends_whole(&step->model->ranks);
-    if (whole &&
-        options->offload & OFFLOAD_INPUTS) { // requests with ranks are refused earlier (harness/step/ranks.h)
-        status_set(&step->model->device->status, STATUS_UNSUPPORTED, "layers on the host come by chunks");
-        return;
-    }
-    struct layer_schedule schedule = {.chunk = whole ? step->batch->context : options->chunk,
+    struct layer_schedule schedule = {.chunk = options->chunk,
                                       .head_chunk = options->head_chunk,
                                       .kept = options->offload & OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
                                       .attention = options->attention,
                                       .segments = &options->segments,
-                                      .backward = whole ? backward_whole : backward};
+                                      .backward = backward_layer};
     if (options->offload & OFFLOAD_INPUTS)
         layer_stream_run(step, &schedule, options->offload & OFFLOAD_INPUT_GRADIENTS);
     else
@@ -197,16 +193,14 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     double row = options->offload & OFFLOAD_INPUTS
                      ? layer_stream_kept(model, options->offload & OFFLOAD_INPUT_GRADIENTS)
                      : layer_schedule_kept(model, &options->segments, options->attention);
-    if (attends_whole(&model->ranks)) {
-        double outputs = INFINITY, wide = INFINITY; // of the layer with the least; q and the gradient of o
-        for (size_t l = 0; l < model->config.layers; l++) {
-            struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
-            wide = fmin(wide, 2 * (double)shape.cols[0] * dtype_bytes(shape.dtype[0]));
-            outputs = fmin(outputs, cost_outputs(model, l));
-        }
-        row += wide + (options->attention == LAYER_ATTENTION_KEPT ? 0 : outputs);
+    double whole = INFINITY; // of the layer with the least: q and the gradient of o, and what is not kept already
+    for (size_t l = 0; l < model->config.layers; l++) {
+        struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
+        double wide = 2 * (double)shape.cols[0] * dtype_bytes(shape.dtype[0]);
+        double outputs = options->attention == LAYER_ATTENTION_KEPT ? 0 : cost_outputs(model, l);
+        whole = fmin(whole, cell_is_whole(model, l) ? wide + outputs : 0);
     }
-    return row + cost_layer_carry(model, options->chunk, true);
+    return row + whole + cost_layer_carry(model, options->chunk, true);
 }
 
 const struct method method_streambp = {

@@ -87,14 +87,19 @@ static void pass_blocks(struct sent *sent, size_t blocks, size_t bytes, bool all
     sent->messages += (1 + all) * (P - 1);
 }
 
-// Counts a gather of a layer's keys and values and the sum of their gradients: each rank sends its own keys and
-// values to all others, and the gradients of their tokens to them.
-static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers)
+// Numbers of a token's carry: keys and values, or a latent.
+static size_t carry_cols(const struct fixture *f, size_t l)
 {
-    const struct config *c = &f->config;
+    struct pair_shape shape = config_mixer(&f->config, l)->carry(&f->model, l).value;
+    return shape.cols[0] + shape.cols[1];
+}
+
+// Counts a gather of a layer's carry and the sum of its gradients: each rank sends its own tokens' to all others,
+// and the gradients of their tokens to them.
+static void send_carry(struct sent *sent, const struct fixture *f, size_t l, size_t gathers)
+{
     const struct comm *ranks = &f->ranks->sequence;
-    size_t P = ranks->size, elements = 2 * c->kinds[0].kv_heads * c->kinds[0].head_dim * f->batch.batch, own = 0,
-           others = 0;
+    size_t P = ranks->size, elements = carry_cols(f, l) * f->batch.batch, own = 0, others = 0;
     size_t own_pieces = 0, other_pieces = 0;
     for (size_t piece = 0; piece < 2 * P; piece++) {
         size_t tokens = f->context / (2 * P) + (piece < f->context % (2 * P));
@@ -110,13 +115,12 @@ static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers
     sent->messages += other_pieces * 2;
 }
 
-// Counts a layer's keys and values in a ring: every stop but the last passes them on, and after them, from the
-// rank right of their owner, their gradients. rounds: those of keys and values.
-static void pass_keys(struct sent *sent, const struct fixture *f, size_t rounds)
+// Counts a layer's carry in a ring: every stop but the last passes it on, and after it, from the rank right of its
+// owner, its gradients. rounds: those of the carry.
+static void pass_carry(struct sent *sent, const struct fixture *f, size_t l, size_t rounds)
 {
-    const struct config *c = &f->config;
     const struct comm *ranks = &f->ranks->sequence;
-    size_t P = ranks->size, elements = 2 * c->kinds[0].kv_heads * c->kinds[0].head_dim * f->batch.batch;
+    size_t P = ranks->size, elements = carry_cols(f, l) * f->batch.batch;
     for (size_t stop = 0; stop < P; stop++) {
         struct pieces pieces = pieces_of(f->context, P, (ranks->rank + P - stop) % P);
         size_t tokens = pieces_count(&pieces);
@@ -143,16 +147,31 @@ static void send_heads(struct sent *sent, const struct fixture *f, size_t heads,
     }
 }
 
-// kv: how often keys and values are spread; attends: how often queries are attended for, on the way up.
-static void send_all_to_all(struct sent *sent, const struct fixture *f, size_t kv, size_t attends)
+// carries: how often keys and values, or latents, are brought; projects: how often a mixer reads its projections,
+// and mixes: how often it runs, on the way up.
+static void send_all_to_all(struct sent *sent, const struct fixture *f, size_t l, size_t carries, size_t projects,
+                            size_t mixes)
 {
-    const struct config *c = &f->config;
+    const struct layer_kind *kind = config_kind(&f->config, l);
     size_t e = dtype_bytes(f->dtype), statistic = dtype_bytes(dtype_statistic(f->dtype));
-    send_heads(sent, f, c->kinds[0].kv_heads, c->kinds[0].head_dim, e, 2 * kv, 0);
-    send_heads(sent, f, c->kinds[0].kv_heads, c->kinds[0].head_dim, dtype_bytes(f->model.kv_gradient_dtype), 0, 2);
-    send_heads(sent, f, c->kinds[0].heads, c->kinds[0].head_dim, e, attends + 3,
-               attends + 1); // and q, o, and grad_o for grad_q
-    send_heads(sent, f, c->kinds[0].heads, 1, statistic, 1, attends);
+    size_t value_dim = kind->value_dim ? kind->value_dim : kind->head_dim;
+    if (config_mixer(&f->config, l)->at_borders) {
+        size_t group = kind->heads / kind->kv_heads; // a key head's q, k and v in a message; a, b
+        size_t width = 2 * kind->head_dim + group * value_dim;
+        send_heads(sent, f, kind->kv_heads, width, e, projects, 1);
+        send_heads(sent, f, kind->heads, 1, e, 2 * projects, 2);
+        send_heads(sent, f, kind->heads, value_dim, e, 1, mixes); // grad_o; o
+        return;
+    }
+    if (kind->kv_rank > 0) {
+        send_carry(sent, f, l, carries);
+    } else {
+        send_heads(sent, f, kind->kv_heads, kind->head_dim, e, 2 * carries, 0);
+        send_heads(sent, f, kind->kv_heads, kind->head_dim, dtype_bytes(f->model.kv_gradient_dtype), 0, 2);
+    }
+    send_heads(sent, f, kind->heads, kind->head_dim, e, mixes + 1, 1); // q, grad_q
+    send_heads(sent, f, kind->heads, value_dim, e, 2, mixes);          // o and its gradient; o
+    send_heads(sent, f, kind->heads, 1, statistic, 1, mixes);
 }
 
 // Sum over ranks of `count` numbers of 8 bytes.
@@ -200,12 +219,14 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
     const struct model *model = &f->model;
     for (size_t l = 0; batch_is_shared(&f->batch) && l < model->config.layers; l++) {
         bool rebuilds = rebuilds_attention(model, method, text, l);
+        size_t carries = uses[unit_of_layer(l)];
         if (f->ranks->exchange == EXCHANGE_RING)
-            pass_keys(&sent, f, uses[unit_of_layer(l)] + rebuilds);
+            pass_carry(&sent, f, l, carries + rebuilds);
         else if (f->ranks->exchange == EXCHANGE_ALL_TO_ALL)
-            send_all_to_all(&sent, f, uses[unit_of_layer(l)], uses[unit_of_layer(l)] + rebuilds - 1);
+            send_all_to_all(&sent, f, l, carries, carries - (method == method_find("full")),
+                            carries + rebuilds - 1);
         else
-            send_keys(&sent, f, uses[unit_of_layer(l)]);
+            send_carry(&sent, f, l, carries);
     }
     if (batch_is_shared(&f->batch) && objective_gathers(&f->batch))
         send_sums(&sent, &f->ranks->sequence, f->batch.sequences);

@@ -21,6 +21,7 @@ struct setting {
     size_t context, sequences;         // 0: 23, and SEQUENCES
     size_t window;                     // of layers that have one; 0: none has
     size_t family;                     // one more than its number (fixture_choose_family); 0: Llama's
+    unsigned delta;                    // layers of Gated DeltaNet, as bits
     const struct objective *objective; // NULL: the default
     const char *settings;
 };
@@ -37,6 +38,11 @@ static struct fixture fixture_of(const struct setting *s)
     f.config.qk_norm = s->qk_norm;
     if (s->family > 0)
         fixture_choose_family(&f, s->family - 1);
+    if (s->delta) {
+        fixture_set_delta(&f.config, s->delta);
+        f.config.kinds[CONFIG_DELTA].heads = 8;
+        f.config.kinds[CONFIG_DELTA].kv_heads = 4; // which 4 ranks can share
+    }
     f.quantisation = s->quantisation;
     f.dtype = s->dtype;
     f.rounding = s->dtype == DTYPE_BF16 ? DTYPE_BF16 : f.rounding;

@@ -1,7 +1,6 @@
 // Replicas: ranks that take some of the sequences each, or of their tokens, against one that takes all, with
 // everything whole and at every level of ZeRO: gradients and losses, bytes and peaks as planned, and by closed
 // forms. Started by itself this program starts itself under mpirun, with 2, 3 and 4 ranks.
-#include "kernels/attention/all_to_all.h"
 #include "tests/replica_checks.h"
 
 static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
@@ -69,13 +68,19 @@ static void products_are_those_of_one_rank(void **state)
 }
 
 // A row that comes from the host chunk by chunk is not attended to as a whole.
-static bool takes_exchange(const struct method *method, const char *options, enum exchange exchange, size_t ranks)
+static bool takes_exchange(const struct method *method, const struct setting *s, enum exchange exchange,
+                           size_t ranks)
 {
-    const struct fixture f = fixture_default();
-    bool by_chunk = option_find(&method->options, "chunk") && strstr(options, "offload");
-    return method->parallel & PARALLEL_SEQUENCE && (exchange == EXCHANGE_GATHER || !by_chunk) &&
-           (exchange != EXCHANGE_ALL_TO_ALL ||
-            heads_divide(f.config.kinds[0].heads, f.config.kinds[0].kv_heads, ranks));
+    const struct fixture f = fixture_of(s);
+    bool by_chunk = option_find(&method->options, "chunk") && strstr(s->options, "offload");
+    bool shares = true;
+    for (size_t l = 0; l < f.config.layers; l++) {
+        const struct mixer *mixer = config_mixer(&f.config, l);
+        struct status status = {0};
+        shares &= mixer->shares(&f.config, l, exchange, ranks, &status);
+        shares &= !by_chunk || !mixer->sends(exchange);
+    }
+    return method->parallel & PARALLEL_SEQUENCE && shares;
 }
 
 enum { GEMMA2 = 4, GPT_OSS, QWEN3_NEXT }; // families
@@ -104,12 +109,17 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=5 attention=kept", .sequences = 2, .masked = true, .family = GPT_OSS},
         {.options = "chunk=5 keep=all", .sequences = 2, .lora = true, .family = QWEN3_NEXT},
         {.options = "chunk=4", .sequences = 1, .context = 3, .family = QWEN3_NEXT},
+        {.options = "chunk=5", .sequences = 2, .delta = 5, .family = QWEN3_NEXT, .masked = true},
+        {.options = "chunk=4 attention=kept segments=2", .sequences = 3, .delta = 6, .documents = true},
+        {.options = "chunk=6 keep=all", .sequences = 2, .delta = 7, .lora = true, .qk_norm = true},
+        {.options = "chunk=2", .sequences = 1, .delta = 3, .context = 3, .tied = true},
     };
+    enum { STATES = 4 }; // settings with Gated DeltaNet
     size_t possible = 0, P = world.comm.size;
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; methods[m]->exact && i < sizeof settings / sizeof *settings; i++) {
             for (enum exchange exchange = EXCHANGE_GATHER; exchange < EXCHANGE_COUNT; exchange++) {
-                if (!takes_exchange(methods[m], settings[i].options, exchange, P))
+                if (!takes_exchange(methods[m], &settings[i], exchange, P))
                     continue;
                 possible++;
                 if (!is_tried(m + i + exchange))
@@ -123,7 +133,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         }
     }
     size_t exchanges = P == 3 ? 2 : 3; // 4 heads; at least three methods, and one offload less
-    assert_true(possible >= 3 * exchanges * sizeof settings / sizeof *settings - (exchanges - 1));
+    assert_true(possible >= 3 * exchanges * (sizeof settings / sizeof *settings - STATES) - (exchanges - 1) +
+                                (P < 4 ? 0 : 3 * STATES));
     const struct setting streamed = {.options = "chunk=4 offload=inputs,input_gradients",
                                      .sequences = 2,
                                      .context = 3,
@@ -216,7 +227,7 @@ static void overlap_keeps_the_bits(void **state)
     for (size_t m = 0; methods[m]; m++) {
         for (enum exchange exchange = EXCHANGE_GATHER; exchange < EXCHANGE_COUNT; exchange++) {
             const struct setting *setting = &tokens[(m + exchange) % 2];
-            if (takes_exchange(methods[m], setting->options, exchange, P)) {
+            if (takes_exchange(methods[m], setting, exchange, P)) {
                 check_overlap(methods[m], setting,
                               (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1});
                 checked++;

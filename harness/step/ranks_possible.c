@@ -1,5 +1,4 @@
 #include "harness/step/ranks_possible.h"
-#include "kernels/attention/all_to_all.h"
 #include <string.h>
 
 static bool stages_fit(const struct trial *trial, struct status *status)
@@ -31,32 +30,29 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;
     const struct config *c = &trial->config;
-    bool all_to_all = trial->parallel.exchange == EXCHANGE_ALL_TO_ALL;
+    const struct parallel *parallel = &trial->parallel;
+    bool all_to_all = parallel->exchange == EXCHANGE_ALL_TO_ALL, sends = false;
     bool by_chunk = option_find(&method->options, "chunk") && trial_place(trial, ~OFFLOAD_TRAINER);
-    for (size_t l = 0; l < c->layers; l++)
-        if (!config_mixer(c, l)->sends)
+    for (size_t l = 0; l < c->layers; l++) {
+        const struct mixer *mixer = config_mixer(c, l);
+        if (!mixer->shares)
             return status_set(status, STATUS_UNSUPPORTED,
                               "layer %zu, %s, takes no sequence ranks: leave parallel.sequence out", l,
-                              config_mixer(c, l)->kind.name);
-    if (trial->parallel.exchange != EXCHANGE_GATHER && method->parallel & PARALLEL_SEQUENCE && by_chunk)
+                              mixer->kind.name);
+        if (!mixer->shares(c, l, parallel->exchange, parallel->sequence, status))
+            return false;
+        sends |= mixer->sends(parallel->exchange);
+    }
+    if (sends && method->parallel & PARALLEL_SEQUENCE && by_chunk)
         return status_set(status, STATUS_UNSUPPORTED,
                           "with offload %s loads layers from the host chunk by chunk, and %s for each chunk; leave "
                           "parallel.exchange or offload out, or use checkpoint",
                           method->name,
                           all_to_all ? "ranks would exchange heads"
                                      : "keys and values would pass through all ranks");
-    if (trial->parallel.exchange == EXCHANGE_RING && trial->group > 1)
+    if (parallel->exchange == EXCHANGE_RING && trial->group > 1)
         return status_set(status, STATUS_UNSUPPORTED,
                           "ring exchange does not support a shared prompt; leave parallel.exchange or group out");
-    for (size_t l = 0; all_to_all && l < c->layers; l++) {
-        const struct layer_kind *kind = config_kind(c, l);
-        if (!heads_divide(kind->heads, kind->kv_heads, trial->parallel.sequence))
-            return status_set(status, STATUS_UNSUPPORTED,
-                              "%zu ranks cannot share %zu query heads and %zu key heads evenly: use a number that "
-                              "divides the first and divides the second or is a multiple of it, or another "
-                              "parallel.exchange",
-                              trial->parallel.sequence, kind->heads, kind->kv_heads);
-    }
     return method->parallel & PARALLEL_SEQUENCE ||
            status_set(status, STATUS_UNSUPPORTED,
                       "%s takes no sequence ranks: its chunks would run on one rank after another; use full, "

@@ -13,10 +13,20 @@ static struct span heads_of(size_t heads, size_t ranks, size_t rank)
                           : (struct span){rank / (ranks / heads), 1};
 }
 
-size_t heads_here(const struct model *model, size_t heads)
+struct span heads_own(const struct model *model, size_t heads)
 {
     const struct comm *ranks = &model->ranks.sequence;
-    return heads_of(heads, ranks->size, ranks->rank).count;
+    return heads_of(heads, ranks->size, ranks->rank);
+}
+
+size_t heads_here(const struct model *model, size_t heads)
+{
+    return heads_own(model, heads).count;
+}
+
+bool heads_are_spread(const struct model *model)
+{
+    return model->ranks.sequence.size > 1 && model->ranks.exchange == EXCHANGE_ALL_TO_ALL;
 }
 
 // An exchange of this rank with all others: `parts`, [n B, heads' columns] each, one after another, have the own
@@ -73,30 +83,55 @@ static void parts_close(struct exchange_parts *e, struct model *model)
     free(e->of_share);
 }
 
-struct tensor heads_spread(struct model *model, const struct batch *batch, struct tensor own, size_t heads)
+// Columns of some ranks' heads of all sections.
+static size_t columns_of(struct sections sections, size_t ranks, size_t rank)
+{
+    size_t cols = 0;
+    for (size_t i = 0; i < SECTIONS_MAX && sections.items[i].heads > 0; i++)
+        cols += heads_of(sections.items[i].heads, ranks, rank).count * sections.items[i].width;
+    return cols;
+}
+
+// Copies a rank's heads of each section between rows of all heads and of its own. out: from all.
+static void copy_heads_of(struct model *model, struct sections sections, size_t rank, struct tensor all,
+                          struct tensor part, bool out)
+{
+    size_t ranks = model->ranks.sequence.size, first = 0, to = 0;
+    for (size_t i = 0; i < SECTIONS_MAX && sections.items[i].heads > 0; i++) {
+        struct section section = sections.items[i];
+        struct span heads = heads_of(section.heads, ranks, rank);
+        size_t from = first + heads.start * section.width, cols = heads.count * section.width;
+        if (out)
+            op_copy_columns(model->device, part, to, all, from, cols);
+        else
+            op_copy_columns(model->device, all, from, part, to, cols);
+        first += section.heads * section.width;
+        to += cols;
+    }
+}
+
+struct tensor sections_spread(struct model *model, const struct batch *batch, struct tensor own,
+                              struct sections sections)
 {
     const struct comm *ranks = &model->ranks.sequence;
-    size_t width = own.cols / heads;
     struct tensor share = tensor_new(model->device, batch->pieces.context * batch->batch,
-                                     heads_here(model, heads) * width, own.dtype, own.category);
+                                     columns_of(sections, ranks->size, ranks->rank), own.dtype, own.category);
     struct exchange_parts e;
     parts_open(&e, model, batch, share, own.rows);
-    for (size_t rank = 0; own.rows > 0 && rank < ranks->size; rank++) {
-        op_copy_columns(model->device, part_of(&e, rank), 0, own, heads_of(heads, ranks->size, rank).start * width,
-                        share.cols);
-    }
+    for (size_t rank = 0; own.rows > 0 && rank < ranks->size; rank++)
+        copy_heads_of(model, sections, rank, own, part_of(&e, rank), true);
     batch_copy_own(batch, model->device, share, part_of(&e, ranks->rank), true);
     comm_exchange(ranks, model->device, e.of_parts, e.part_count, e.of_share, e.share_count);
     parts_close(&e, model);
     return share;
 }
 
-void heads_collect(struct model *model, const struct batch *batch, struct tensor own, size_t heads,
-                   struct tensor share)
+void sections_collect(struct model *model, const struct batch *batch, struct tensor own, struct sections sections,
+                      struct tensor share)
 {
     const struct comm *ranks = &model->ranks.sequence;
+    size_t heads = sections.items[0].heads;
     size_t together = heads < ranks->size ? ranks->size / heads : 1; // ranks with the same head
-    size_t width = own.cols / heads;
     struct exchange_parts e;
     parts_open(&e, model, batch, share, own.rows);
     batch_copy_own(batch, model->device, share, part_of(&e, ranks->rank), false);
@@ -105,9 +140,25 @@ void heads_collect(struct model *model, const struct batch *batch, struct tensor
         struct tensor sum = part_of(&e, rank);
         for (size_t other = rank + 1; other < rank + together; other++)
             op_accumulate(model->device, sum, part_of(&e, other));
-        op_copy_columns(model->device, own, heads_of(heads, ranks->size, rank).start * width, sum, 0, share.cols);
+        copy_heads_of(model, sections, rank, own, sum, false);
     }
     parts_close(&e, model);
+}
+
+static struct sections one_section(struct tensor own, size_t heads)
+{
+    return (struct sections){{{heads, own.cols / heads}}};
+}
+
+struct tensor heads_spread(struct model *model, const struct batch *batch, struct tensor own, size_t heads)
+{
+    return sections_spread(model, batch, own, one_section(own, heads));
+}
+
+void heads_collect(struct model *model, const struct batch *batch, struct tensor own, size_t heads,
+                   struct tensor share)
+{
+    sections_collect(model, batch, own, one_section(own, heads), share);
 }
 
 static struct attention_shape shape_of(const struct model *model, const struct batch *batch, size_t layer)
@@ -119,19 +170,18 @@ static struct attention_shape shape_of(const struct model *model, const struct b
     return shape;
 }
 
-// A rank without tokens has no tensor of them: one of no rows.
-static struct tensor rows_of(struct tensor t, size_t cols, enum dtype dtype)
+struct tensor rows_or_none(struct tensor t, size_t cols, enum dtype dtype)
 {
     return t.data ? t : (struct tensor){.dtype = dtype, .category = CATEGORY_WORKSPACE, .cols = cols};
 }
 static struct tensor rows_of_heads(const struct model *model, size_t layer, struct tensor t)
 {
     const struct layer_kind *kind = config_kind(&model->config, layer);
-    return rows_of(t, kind->heads * kind->head_dim, model->device->ops->dtype);
+    return rows_or_none(t, kind->heads * kind->head_dim, model->device->ops->dtype);
 }
 static struct tensor rows_of_sums(const struct model *model, size_t layer, struct tensor t)
 {
-    return rows_of(t, config_kind(&model->config, layer)->heads, dtype_statistic(model->device->ops->dtype));
+    return rows_or_none(t, config_kind(&model->config, layer)->heads, dtype_statistic(model->device->ops->dtype));
 }
 
 static struct tensor of_heads_new(struct model *model, struct attention_shape shape, struct tensor like,

@@ -9,9 +9,9 @@ static enum exchange exchange_of(const struct model *model, const struct batch *
     return batch_is_shared(batch) ? model->ranks.exchange : EXCHANGE_GATHER;
 }
 
-bool attend_sends(const struct model *model, const struct batch *batch)
+bool attend_sends(enum exchange exchange)
 {
-    return exchange_of(model, batch) != EXCHANGE_GATHER;
+    return exchange != EXCHANGE_GATHER;
 }
 
 // Each run of the chunk's queries over the keys up to its end.

@@ -4,8 +4,8 @@
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
-// Whether ranks communicate during attention.
-bool attend_sends(const struct model *model, const struct batch *batch);
+// Whether ranks that share the tokens communicate during attention.
+bool attend_sends(enum exchange exchange);
 // Computes o and logsumexp of q over kv (kv_ranks.h), in kept. A rank without tokens must call it, too.
 void attend(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
             const struct kept *kept, struct tensor q, struct carry kv);

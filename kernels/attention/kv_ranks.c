@@ -1,14 +1,19 @@
 #include "kernels/attention/kv_ranks.h"
 #include "kernels/attention/all_to_all.h"
 
-// Whether what is attended to is other than the rank's own.
-static bool brings(const struct model *model, const struct batch *batch)
+// What a layer's cells read: the rank's own; the carry of all tokens, or its heads of that.
+enum brought { BROUGHT_OWN, BROUGHT_ALL, BROUGHT_HEADS };
+static enum brought brought_by(const struct model *model, const struct batch *batch, size_t layer)
 {
-    return batch_is_shared(batch) && model->ranks.exchange != EXCHANGE_RING;
+    const struct mixer *mixer = config_mixer(&model->config, layer);
+    enum exchange exchange = model->ranks.exchange;
+    if (!batch_is_shared(batch) || mixer->at_borders || exchange == EXCHANGE_RING)
+        return BROUGHT_OWN;
+    return exchange == EXCHANGE_ALL_TO_ALL && mixer->carries_heads ? BROUGHT_HEADS : BROUGHT_ALL;
 }
-static bool gathers(const struct model *model)
+static bool brings(const struct model *model, const struct batch *batch, size_t layer)
 {
-    return model->ranks.exchange == EXCHANGE_GATHER;
+    return brought_by(model, batch, layer) != BROUGHT_OWN;
 }
 
 // The i-th piece of every rank; to be freed.
@@ -40,35 +45,35 @@ static struct carry gather(struct model *model, const struct batch *batch, struc
 
 struct carry carry_gather(struct model *model, const struct batch *batch, size_t layer, struct carry own)
 {
-    if (!brings(model, batch))
-        return own;
+    enum brought brought = brought_by(model, batch, layer);
     size_t heads = config_kind(&model->config, layer)->kv_heads;
-    return gathers(model) ? gather(model, batch, own)
-                          : (struct carry){.k = heads_spread(model, batch, own.k, heads),
-                                           .v = heads_spread(model, batch, own.v, heads)};
+    return brought == BROUGHT_OWN   ? own
+           : brought == BROUGHT_ALL ? gather(model, batch, own)
+                                    : (struct carry){.k = heads_spread(model, batch, own.k, heads),
+                                                     .v = heads_spread(model, batch, own.v, heads)};
 }
 
-void carry_gathered_free(struct model *model, const struct batch *batch, struct carry *gathered)
+void carry_gathered_free(struct model *model, const struct batch *batch, size_t layer, struct carry *gathered)
 {
-    if (brings(model, batch))
+    if (brings(model, batch, layer))
         carry_free(model, gathered);
 }
 
 struct carry carry_gather_take(struct model *model, const struct batch *batch, size_t layer, struct carry own)
 {
     struct carry all = carry_gather(model, batch, layer, own);
-    if (brings(model, batch))
+    if (brings(model, batch, layer))
         carry_free(model, &own);
     return all;
 }
 
 struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer)
 {
-    bool brought = brings(model, batch);
-    size_t tokens = brought ? batch->pieces.context : batch->context;
+    enum brought brought = brought_by(model, batch, layer);
+    size_t tokens = brought != BROUGHT_OWN ? batch->pieces.context : batch->context;
     struct carry_size size = carry_size_of(batch, tokens, tokens);
     struct carry gradients = {0};
-    if (brought && !gathers(model)) {
+    if (brought == BROUGHT_HEADS) {
         const struct layer_kind *kind = config_kind(&model->config, layer);
         size_t cols = heads_here(model, kind->kv_heads) * kind->head_dim;
         gradients.k.cols = gradients.v.cols = cols;
@@ -81,31 +86,35 @@ struct carry carry_gradients_new(struct model *model, const struct batch *batch,
     return gradients;
 }
 
-// Replaces gradients of all tokens by those of this rank's own.
-static void take_own(struct model *model, const struct batch *batch, size_t layer, struct tensor *gradients)
+// Replaces gradients of all tokens by those of this rank's own, whose `heads` heads are spread; 0: none is.
+static void take_own(struct model *model, const struct batch *batch, size_t heads, size_t cols,
+                     struct tensor *gradients)
 {
-    const struct layer_kind *kind = config_kind(&model->config, layer);
-    struct tensor own = tensor_new(model->device, batch->context * batch->batch, kind->kv_heads * kind->head_dim,
-                                   gradients->dtype, gradients->category);
-    if (gathers(model))
-        batch_copy_own(batch, model->device, *gradients, own, false);
+    struct tensor own =
+        tensor_new(model->device, batch->context * batch->batch, cols, gradients->dtype, gradients->category);
+    if (heads > 0)
+        heads_collect(model, batch, own, heads, *gradients);
     else
-        heads_collect(model, batch, own, kind->kv_heads, *gradients);
+        batch_copy_own(batch, model->device, *gradients, own, false);
     tensor_free(model->device, gradients);
     *gradients = own;
 }
 
 bool carry_gradients_sum(struct model *model, const struct batch *batch, size_t layer, struct carry *gradients)
 {
-    if (!brings(model, batch))
-        return batch_is_shared(batch);
-    for (size_t i = 0; gathers(model) && i < PIECES; i++) {
+    const struct mixer *mixer = config_mixer(&model->config, layer);
+    enum brought brought = brought_by(model, batch, layer);
+    if (brought == BROUGHT_OWN)
+        return batch_is_shared(batch) && !mixer->at_borders;
+    for (size_t i = 0; brought == BROUGHT_ALL && i < PIECES; i++) {
         struct row_range *owned = owned_rows(model, batch, i);
         comm_sum_rows(&model->ranks.sequence, model->device, gradients->k, owned);
         comm_sum_rows(&model->ranks.sequence, model->device, gradients->v, owned);
         free(owned);
     }
-    take_own(model, batch, layer, &gradients->k);
-    take_own(model, batch, layer, &gradients->v);
+    size_t heads = brought == BROUGHT_HEADS ? config_kind(&model->config, layer)->kv_heads : 0;
+    struct pair_shape shape = mixer->carry(model, layer).grad;
+    take_own(model, batch, heads, shape.cols[0], &gradients->k);
+    take_own(model, batch, heads, shape.cols[1], &gradients->v);
     return true;
 }

@@ -3,6 +3,7 @@
 #include "kernels/layers/block_ends.h"
 #include "kernels/layers/cell_memo.h"
 #include "kernels/model/unit.h"
+#include <string.h>
 
 static void push_range(struct model *model, const char *name, size_t layer, size_t start)
 {
@@ -14,10 +15,10 @@ static const struct mixer *mixer_of(const struct model *model, size_t layer)
     return config_mixer(&model->config, layer);
 }
 
-static bool sends(const struct model *model, const struct batch *batch, size_t layer)
+bool cell_is_whole(const struct model *model, size_t layer)
 {
     const struct mixer *mixer = mixer_of(model, layer);
-    return mixer->sends && mixer->sends(model, batch);
+    return model->ranks.sequence.size > 1 && mixer->sends && mixer->sends(model->ranks.exchange);
 }
 
 // Key of the cost of a part with the mixer. That of a state, unless there are documents, depends on the chunk's
@@ -185,7 +186,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     key.in_place = y.data == x.data;
     push_range(model, "cell_forward", layer, chunk.start);
     a->x = x;
-    if (sends(model, batch, layer) || !cell_memo_begin(model, &use, key, a)) {
+    if (cell_is_whole(model, layer) || !cell_memo_begin(model, &use, key, a)) {
         forward(at, x, kv, y, a, how);
         cell_memo_end(model, &use, a);
     }
@@ -199,6 +200,21 @@ void cell_mix_forward(struct model *model, const struct batch *batch, size_t lay
     push_range(model, "cell_mix_forward", layer, 0);
     mixer_of(model, layer)->forward((struct cell_at){model, batch, layer, {0, batch->context}}, x, kv, a, how);
     range_pop(model->device);
+}
+
+struct activations cell_output_part(const struct model *model, size_t layer, const struct activations *whole,
+                                    struct span chunk, size_t B)
+{
+    unsigned reads = 1 | mixer_of(model, layer)->output_reads;
+    struct activations part = {.output = OUTPUT_WRITTEN};
+    for (size_t i = 0; i < KEPT_OWN; i++) {
+        struct tensor t = whole->mixer.own[i];
+        size_t rows = whole->x.rows > 0 ? t.rows / whole->x.rows * B : 0; // of a token
+        if (reads >> i & 1)
+            part.mixer.own[i] = tensor_rows(t, chunk.start * rows, chunk.count * rows);
+    }
+    part.mixer.gate = tensor_rows(whole->mixer.gate, chunk.start * B, chunk.count * B);
+    return part;
 }
 
 void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
@@ -284,7 +300,8 @@ void cell_output_backward(struct model *model, size_t layer, struct span chunk, 
     if (grad.rows > 0) {
         push_range(model, "cell_output_backward", layer, chunk.start);
         output_backward(model, layer, grad_output, a, grad);
-        a->mixer.gate = tensor_none(); // its gradient is the whole layer's
+        memset(a->mixer.own, 0, sizeof a->mixer.own); // the whole layer's, as its gate's gradient is
+        a->mixer.gate = tensor_none();
         activations_free(model->device, a);
         range_pop(model->device);
     }
@@ -295,6 +312,7 @@ void cell_mix_backward(struct model *model, const struct batch *batch, size_t la
 {
     struct cell_at at = {model, batch, layer, {0, batch->context}};
     push_range(model, "cell_mix_backward", layer, 0);
+    unit_add(model, unit_of_layer(layer));
     mixer_of(model, layer)->backward(at, a, kv, &segment, 1, grad_output, grad);
     activations_free(model->device, a);
     range_pop(model->device);
@@ -316,7 +334,9 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
     struct cell_at at = {model, batch, layer, chunk};
     struct memo_use use = {0};
     if (grad.rows == 0) {
+        unit_add(model, unit_of_layer(layer)); // a mixer's gradients can be of others' tokens
         mixer_of(model, layer)->backward(at, a, kv, segments, segment_count, tensor_none(), grad);
+        activations_free(model->device, a);
         return;
     }
     struct cell_key key = key_of(at, CELL_BACKWARD_MIXER, grad.rows, kv);
@@ -327,7 +347,7 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
     key.segment_dtype = segments[0].grad.t[0].dtype;
     key.scaled = segments[0].factor != 0 && segments[0].factor != 1;
     push_range(model, "cell_backward_mixer", layer, chunk.start);
-    bool again = segment_count == 1 && !sends(model, batch, layer); // many have too many forms to come twice
+    bool again = segment_count == 1 && !cell_is_whole(model, layer); // many have too many forms to come twice
     if (!again || !cell_memo_begin(model, &use, key, a)) {
         backward_mixer(at, a, kv, segments, segment_count, grad);
         cell_memo_end(model, &use, a);

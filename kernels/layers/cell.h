@@ -9,6 +9,8 @@
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
+// Whether the layer's cells are of all of the rank's tokens, because ranks communicate while they run.
+bool cell_is_whole(const struct model *model, size_t layer);
 // Writes the carry of the chunk's input x: [n, d] to its rows of kv. cell: the activations of the following
 // cell_forward with `how`, or NULL. Its projections of x then run in the same pass, unless the device is
 // `unfused`, and tensors that only this pass can keep are kept.
@@ -48,7 +50,10 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
 // The mixer of all of the batch's own tokens, from x: its outputs, and what its backward needs; frees none.
 void cell_mix_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
                       struct carry kv, struct activations *a, enum keep how);
-// The rest of the forward, for a chunk: a has its rows of the first output, and of the gate.
+// A chunk's part of these activations: the rows that the block's last projection is made of, borrowed.
+struct activations cell_output_part(const struct model *model, size_t layer, const struct activations *whole,
+                                    struct span chunk, size_t B);
+// The rest of the forward, for a chunk, of which a is that part.
 void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
                          struct activations *a, enum keep how);
 // grad: that of the cell's output, becomes that of what the mixer's backward adds to; grad_output: the chunk's rows

@@ -23,7 +23,7 @@ void layer_forward(struct model *model, const struct batch *batch, size_t layer,
                    struct tensor y, struct kept_outputs outputs)
 {
     size_t context = batch->context, B = batch->batch;
-    bool whole = chunk == 0 || chunk > context || model->ranks.exchange != EXCHANGE_GATHER;
+    bool whole = chunk == 0 || chunk > context || cell_is_whole(model, layer);
     bool shared = batch_is_shared(batch); // then all keys and values come first
     chunk = whole ? context : chunk;
     size_t count = context ? (context + chunk - 1) / chunk : 1; // a rank without tokens takes part in exchanges

@@ -1,6 +1,7 @@
 // Attention: o = softmax(q k^T) v per head, over the keys of the chunk and of those to its left; q, k, v are
 // projected from the norm of x, or x. Its carry is keys and values. A head may have a sink in its softmax, and a
 // gate of its output, which is projected with its query.
+#include "kernels/attention/all_to_all.h"
 #include "kernels/attention/attend.h"
 #include "kernels/attention/attention_shape.h"
 #include "kernels/layers/block_ends.h"
@@ -442,16 +443,30 @@ static bool check(const struct config *c, const struct layer_kind *kind, struct 
     return config_check_scores(kind, status);
 }
 
+static bool shares(const struct config *c, size_t layer, enum exchange exchange, size_t ranks,
+                   struct status *status)
+{
+    const struct layer_kind *kind = config_kind(c, layer);
+    return exchange != EXCHANGE_ALL_TO_ALL || heads_divide(kind->heads, kind->kv_heads, ranks) ||
+           status_set(status, STATUS_UNSUPPORTED,
+                      "%zu ranks cannot share %zu query heads and %zu key heads evenly: use a number that "
+                      "divides the first and divides the second or is a multiple of it, or another "
+                      "parallel.exchange",
+                      ranks, kind->heads, kind->kv_heads);
+}
+
 const struct mixer mixer_attention = {
     .kind = {.name = "attention", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
     .check = check,
     .carry = carry,
+    .carries_heads = true,
     .outputs = outputs,
     .project = project,
     .project_block = project_block,
     .finish = finish,
     .forward = forward,
     .backward = backward,
+    .shares = shares,
     .sends = attend_sends,
     .project_backward = project_backward,
     .flops = flops,

@@ -1,6 +1,7 @@
 // Gated DeltaNet (Yang et al. 2024, arXiv 2412.06464), as Qwen3.5 has it: q, k, v = silu(conv(h W_qkv^T)),
 // o = the gated delta rule, and what is projected is rmsnorm(o) silu(h W_z^T), the norm over each head. Its carry
 // is the rule's state and the convolution's last three rows.
+#include "kernels/attention/all_to_all.h"
 #include "kernels/layers/block_ends.h"
 #include "kernels/model/carry.h"
 
@@ -27,6 +28,16 @@ static const struct block_parameter parameters[] = {
 static const struct layer_kind *kind_of(const struct model *model, size_t layer)
 {
     return config_kind(&model->config, layer);
+}
+// The kind as this rank mixes it: where ranks spread heads, with its own alone.
+static struct layer_kind mixed_kind(const struct model *model, size_t layer)
+{
+    struct layer_kind kind = *kind_of(model, layer);
+    if (heads_are_spread(model)) {
+        kind.heads = heads_here(model, kind.heads);
+        kind.kv_heads = heads_here(model, kind.kv_heads);
+    }
+    return kind;
 }
 static size_t value_cols(const struct layer_kind *kind)
 {
@@ -63,6 +74,13 @@ static const struct parameter *parameter_of(struct cell_at at, size_t parameter)
     return block_of(at)->parameters[parameter].weight;
 }
 
+// Rows of queries, keys and values.
+static struct sections sections_of(const struct layer_kind *kind)
+{
+    return (struct sections){
+        {{kind->kv_heads, kind->head_dim}, {kind->kv_heads, kind->head_dim}, {kind->heads, kind->value_dim}}};
+}
+
 static struct delta_shape shape_of(const struct layer_kind *kind, const struct batch *batch, struct span chunk)
 {
     return (struct delta_shape){{chunk.count, chunk.start, batch->batch, batch_documents(batch, chunk)},
@@ -86,7 +104,7 @@ static struct tensor as_rows(struct tensor t, size_t rows)
 
 static struct state state_of(struct cell_at at, struct carry carry)
 {
-    size_t heads = kind_of(at.model, at.layer)->heads, batch = at.batch->batch;
+    size_t heads = mixed_kind(at.model, at.layer).heads, batch = at.batch->batch;
     return (struct state){as_rows(carry.t[0], batch * heads), as_rows(carry.t[1], TAIL * batch),
                           as_rows(carry.base[0], batch * heads), as_rows(carry.base[1], TAIL * batch)};
 }
@@ -95,11 +113,11 @@ static struct state state_of(struct cell_at at, struct carry carry)
 static struct state state_new(struct cell_at at, bool tail_alone)
 {
     struct model *model = at.model;
-    const struct layer_kind *kind = kind_of(model, at.layer);
+    struct layer_kind kind = mixed_kind(model, at.layer);
     size_t batch = at.batch->batch;
-    struct state state = {.tail = scratch(model, TAIL * batch, conv_cols(kind))};
+    struct state state = {.tail = scratch(model, TAIL * batch, conv_cols(&kind))};
     if (!tail_alone) {
-        state.s = tensor_new(model->device, batch * kind->heads, kind->head_dim * kind->value_dim,
+        state.s = tensor_new(model->device, batch * kind.heads, kind.head_dim * kind.value_dim,
                              dtype_statistic(model->device->ops->dtype), CATEGORY_WORKSPACE);
     }
     return state;
@@ -127,13 +145,116 @@ static void state_begin(struct cell_at at, struct carry carry, struct state to)
         op_copy(at.model->device, to.tail, left.tail);
 }
 
+// ---- heads over ranks
+
+// Parameters that mix, and their gradients: the layer's, or of this rank's heads alone, the filter's copied.
+struct weights {
+    struct tensor filter, a_log, dt_bias, grad_filter, grad_a_log, grad_dt_bias;
+};
+
+// The filter's channels of this rank's heads, from those of all, or their gradients added to these.
+static void copy_channels(struct cell_at at, struct tensor own, struct tensor all, bool add)
+{
+    struct sections sections = sections_of(kind_of(at.model, at.layer));
+    for (size_t i = 0, first = 0, row = 0; i < SECTIONS_MAX; i++) {
+        struct section section = sections.items[i];
+        struct span heads = heads_own(at.model, section.heads);
+        size_t rows = heads.count * section.width;
+        struct tensor there = tensor_rows(all, first + heads.start * section.width, rows);
+        struct tensor here = tensor_rows(own, row, rows);
+        if (add)
+            op_accumulate(at.model->device, there, here);
+        else
+            op_copy(at.model->device, here, there);
+        first += section.heads * section.width;
+        row += rows;
+    }
+}
+
+static struct tensor vector_of(const struct model *model, struct tensor all)
+{
+    if (!all.data)
+        return all;
+    struct span own = heads_own(model, all.cols);
+    return tensor_reshape(tensor_elements(all, own.start, own.count), 1, own.count);
+}
+
+static struct weights weights_open(struct cell_at at, bool backward)
+{
+    struct model *model = at.model;
+    const struct parameter *filter = parameter_of(at, FILTER), *a_log = parameter_of(at, A_LOG),
+                           *dt_bias = parameter_of(at, DT_BIAS);
+    struct weights w = {filter->value, a_log->value, dt_bias->value, filter->grad, a_log->grad, dt_bias->grad};
+    if (!heads_are_spread(model))
+        return w;
+    struct layer_kind kind = mixed_kind(model, at.layer);
+    w.filter = tensor_new(model->device, conv_cols(&kind), TAPS, filter->value.dtype, CATEGORY_WORKSPACE);
+    copy_channels(at, w.filter, filter->value, false);
+    w.a_log = vector_of(model, w.a_log), w.dt_bias = vector_of(model, w.dt_bias);
+    w.grad_a_log = vector_of(model, w.grad_a_log), w.grad_dt_bias = vector_of(model, w.grad_dt_bias);
+    if (backward && filter->grad.data) {
+        w.grad_filter = tensor_new(model->device, conv_cols(&kind), TAPS, filter->grad.dtype, CATEGORY_WORKSPACE);
+        op_zero(model->device, w.grad_filter);
+    }
+    return w;
+}
+
+static void weights_close(struct cell_at at, struct weights *w, bool backward)
+{
+    struct device *device = at.model->device;
+    if (!heads_are_spread(at.model))
+        return;
+    if (backward && w->grad_filter.data) {
+        copy_channels(at, w->grad_filter, parameter_of(at, FILTER)->grad, true);
+        tensor_free(device, &w->grad_filter);
+    }
+    tensor_free(device, &w->filter);
+}
+
+// The cell that mixes: where ranks spread heads, that of all tokens.
+static struct cell_at mixed_at(struct cell_at at)
+{
+    if (heads_are_spread(at.model))
+        at.chunk = (struct span){0, at.batch->pieces.context};
+    return at;
+}
+
+// Replaces what is projected of the own tokens by this rank's heads of all tokens'.
+static void spread(struct cell_at at, struct kept *kept, enum keep how)
+{
+    struct model *model = at.model;
+    const struct layer_kind *kind = kind_of(model, at.layer);
+    static const size_t of_heads[] = {KEPT_B, KEPT_A};
+    enum dtype dtype = model->device->ops->dtype;
+    struct tensor own = rows_or_none(kept->own[KEPT_QKV], conv_cols(kind), dtype);
+    kept->own[KEPT_QKV] = sections_spread(model, at.batch, own, sections_of(kind));
+    tensor_free(model->device, &own);
+    for (size_t i = 0; i < sizeof of_heads / sizeof *of_heads; i++) {
+        struct tensor *gate = &kept->own[of_heads[i]];
+        own = rows_or_none(*gate, kind->heads, dtype);
+        *gate = heads_spread(model, at.batch, own, kind->heads);
+        tensor_free(model->device, &own);
+    }
+    if (how == KEEP_ALL)
+        kept->own[KEPT_CONV] = activation(model, kept->own[KEPT_QKV].rows, kept->own[KEPT_QKV].cols);
+}
+
+// The inverse for a gradient.
+static struct tensor collect(struct cell_at at, struct tensor grad, struct sections sections, size_t rows,
+                             size_t cols)
+{
+    struct tensor own = scratch(at.model, rows, cols);
+    sections_collect(at.model, at.batch, own, sections, grad);
+    return own;
+}
+
 // ---- forward
 
 // A tensor for decays or betas of n rows.
 static struct tensor gate_new(struct cell_at at, size_t n)
 {
     struct device *device = at.model->device;
-    return tensor_new(device, n, kind_of(at.model, at.layer)->heads, dtype_statistic(device->ops->dtype),
+    return tensor_new(device, n, mixed_kind(at.model, at.layer).heads, dtype_statistic(device->ops->dtype),
                       CATEGORY_WORKSPACE);
 }
 
@@ -143,10 +264,11 @@ static double beta_scale(struct cell_at at)
     return scale > 0 ? scale : 1;
 }
 
-static void gates(struct cell_at at, const struct kept *kept, struct tensor decay, struct tensor beta)
+static void gates(struct cell_at at, const struct kept *kept, const struct weights *w, struct tensor decay,
+                  struct tensor beta)
 {
-    op_delta_gates_forward(at.model->device, decay, beta, kept->own[KEPT_A], kept->own[KEPT_B],
-                           parameter_of(at, A_LOG)->value, parameter_of(at, DT_BIAS)->value, beta_scale(at));
+    op_delta_gates_forward(at.model->device, decay, beta, kept->own[KEPT_A], kept->own[KEPT_B], w->a_log,
+                           w->dt_bias, beta_scale(at));
 }
 
 // From what is projected to o (no tensor: to the state alone). state: left of the chunk, becomes that behind it.
@@ -155,18 +277,20 @@ static void mix(struct cell_at at, const struct kept *kept, struct carry carry, 
     struct device *device = at.model->device;
     struct tensor qkv = kept->own[KEPT_QKV], conv = kept->own[KEPT_CONV];
     struct state base = state_of(at, carry);
-    struct delta_shape shape = shape_of(kind_of(at.model, at.layer), at.batch, at.chunk);
+    struct layer_kind kind = mixed_kind(at.model, at.layer);
+    struct delta_shape shape = shape_of(&kind, at.batch, at.chunk);
+    struct weights w = weights_open(at, false);
     struct tensor decay = gate_new(at, qkv.rows), beta = gate_new(at, qkv.rows);
     if (!conv.data)
         conv = scratch(at.model, qkv.rows, qkv.cols);
-    op_short_conv_forward(device, shape.run, conv, qkv, state.tail, base.base_tail,
-                          parameter_of(at, FILTER)->value);
-    gates(at, kept, decay, beta);
+    op_short_conv_forward(device, shape.run, conv, qkv, state.tail, base.base_tail, w.filter);
+    gates(at, kept, &w, decay, beta);
     op_delta_rule_forward(device, shape, o, state.s, base.base_s, conv, decay, beta);
     if (conv.data != kept->own[KEPT_CONV].data)
         tensor_free(device, &conv);
     tensor_free(device, &beta);
     tensor_free(device, &decay);
+    weights_close(at, &w, false);
 }
 
 // From a copy of the state left of the chunk.
@@ -206,7 +330,7 @@ static void project_all(struct cell_at at, struct tensor x, struct kept *kept, e
     kept->own[KEPT_B] = activation(model, x.rows, kind->heads);
     kept->own[KEPT_A] = activation(model, x.rows, kind->heads);
     block_keep_input(model, block_of(at), kept, x.rows, how);
-    if (how == KEEP_ALL)
+    if (how == KEEP_ALL && !heads_are_spread(model))
         kept->own[KEPT_CONV] = activation(model, x.rows, conv_cols(kind));
     projections_forward(at, x, kept);
 }
@@ -239,6 +363,8 @@ static void project(struct cell_at at, struct tensor x, struct carry carry, stru
 {
     struct state right = state_of(at, carry_rows(carry, at.chunk.start * at.batch->batch, x.rows)), own = {0};
     bool ends = !right.s.data, makes = ahead && a->output != OUTPUT_WRITTEN;
+    if (batch_is_shared(at.batch))
+        return; // forward does all
     if (ahead)
         project_all(at, x, &a->mixer, how);
     if (ends && !makes && !carry.base[0].data)
@@ -277,21 +403,37 @@ static struct tensor output(struct model *model, size_t layer, const struct kept
     return made;
 }
 
+// o of the own tokens, from all of them.
+static void mix_spread(struct cell_at at, const struct kept *kept, struct carry carry, struct tensor o)
+{
+    struct model *model = at.model;
+    size_t heads = kind_of(model, at.layer)->heads;
+    struct layer_kind own = mixed_kind(model, at.layer);
+    struct tensor share = scratch(model, kept->own[KEPT_QKV].rows, value_cols(&own));
+    mix_from_left(mixed_at(at), kept, carry, share);
+    heads_collect(model, at.batch, o, heads, share);
+    tensor_free(model->device, &share);
+}
+
 static void forward(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how)
 {
     struct model *model = at.model;
     const struct layer_kind *kind = kind_of(model, at.layer);
     struct kept *kept = &a->mixer;
-    bool keeping = how != KEEP_NOTHING, ahead = kept->own[KEPT_QKV].data;
-    if (!ahead)
+    bool keeping = how != KEEP_NOTHING, ahead = kept->own[KEPT_QKV].data, spreads = heads_are_spread(model);
+    if (!ahead && x.rows > 0)
         project_all(at, x, kept, how);
+    if (spreads)
+        spread(at, kept, how);
     if (!ahead && a->output != OUTPUT_WRITTEN) {
-        keep_output(at, a, x.rows);
-        mix_from_left(at, kept, carry, kept->own[KEPT_O]);
+        if (x.rows > 0)
+            keep_output(at, a, x.rows);
+        struct tensor o = rows_or_none(kept->own[KEPT_O], value_cols(kind), model->device->ops->dtype);
+        (spreads ? mix_spread : mix_from_left)(at, kept, carry, o);
     }
-    if (keeping)
+    if (keeping && x.rows > 0)
         kept->own[KEPT_RSTD] = statistic(model, x.rows * kind->heads, 1);
-    if (how == KEEP_ALL) {
+    if (how == KEEP_ALL && x.rows > 0) {
         kept->own[KEPT_Y] = activation(model, x.rows, value_cols(kind));
         gated_norm(model, at.layer, kept, 0, kept->own[KEPT_Y]);
     }
@@ -332,33 +474,34 @@ static void mix_backward(struct cell_at at, const struct kept *kept, struct carr
                          struct tensor grad_o, struct tensor grad_qkv)
 {
     struct device *device = at.model->device;
-    struct tensor qkv = kept->own[KEPT_QKV], conv = kept->own[KEPT_CONV], filter = parameter_of(at, FILTER)->value;
+    struct tensor qkv = kept->own[KEPT_QKV], conv = kept->own[KEPT_CONV];
     struct state left = state_before(at, carry), base = state_of(at, carry), grad = state_of(at, of_grad);
     struct state own = state_new(at, left.s.data);
-    struct delta_shape shape = shape_of(kind_of(at.model, at.layer), at.batch, at.chunk);
+    struct layer_kind kind = mixed_kind(at.model, at.layer);
+    struct delta_shape shape = shape_of(&kind, at.batch, at.chunk);
+    struct weights w = weights_open(at, true);
     struct tensor decay = gate_new(at, qkv.rows), beta = gate_new(at, qkv.rows), grad_decay, grad_beta;
     if (!conv.data) {
         conv = scratch(at.model, qkv.rows, qkv.cols);
         state_begin(at, carry, own);
-        op_short_conv_forward(device, shape.run, conv, qkv, own.tail, base.base_tail, filter);
+        op_short_conv_forward(device, shape.run, conv, qkv, own.tail, base.base_tail, w.filter);
     }
     left = left.s.data ? left : own;
-    gates(at, kept, decay, beta);
+    gates(at, kept, &w, decay, beta);
     grad_decay = gate_new(at, qkv.rows), grad_beta = gate_new(at, qkv.rows);
     op_delta_rule_backward(device, shape, grad_qkv, grad_decay, grad_beta, grad.s, grad.base_s, grad_o, left.s,
                            base.base_s, conv, decay, beta);
     if (conv.data != kept->own[KEPT_CONV].data)
         tensor_free(device, &conv);
-    op_short_conv_backward(device, shape.run, grad_qkv, grad.tail, grad.base_tail, parameter_of(at, FILTER)->grad,
-                           grad_qkv, qkv, left.tail, base.base_tail, filter);
-    op_delta_gates_backward(device, kept->own[KEPT_A], kept->own[KEPT_B], parameter_of(at, A_LOG)->grad,
-                            parameter_of(at, DT_BIAS)->grad, grad_decay, grad_beta, kept->own[KEPT_A],
-                            kept->own[KEPT_B], parameter_of(at, A_LOG)->value, parameter_of(at, DT_BIAS)->value,
-                            beta_scale(at));
+    op_short_conv_backward(device, shape.run, grad_qkv, grad.tail, grad.base_tail, w.grad_filter, grad_qkv, qkv,
+                           left.tail, base.base_tail, w.filter);
+    op_delta_gates_backward(device, kept->own[KEPT_A], kept->own[KEPT_B], w.grad_a_log, w.grad_dt_bias, grad_decay,
+                            grad_beta, kept->own[KEPT_A], kept->own[KEPT_B], w.a_log, w.dt_bias, beta_scale(at));
     tensor_free(device, &grad_beta);
     tensor_free(device, &grad_decay);
     tensor_free(device, &beta);
     tensor_free(device, &decay);
+    weights_close(at, &w, true);
     state_free(at, &own);
 }
 
@@ -394,22 +537,40 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
                      const struct carry_segment *segments, size_t count, struct tensor grad_output,
                      struct tensor grad)
 {
+    struct model *model = at.model;
     const struct kept *kept = &a->mixer;
-    struct tensor grad_qkv = scratch(at.model, grad.rows, kept->own[KEPT_QKV].cols);
+    const struct layer_kind *kind = kind_of(model, at.layer);
+    bool spreads = heads_are_spread(model);
+    struct tensor qkv = kept->own[KEPT_QKV], grad_qkv = scratch(model, qkv.rows, qkv.cols), grad_o = grad_output;
+    struct tensor grad_b = kept->own[KEPT_B], grad_a = kept->own[KEPT_A];
     gated_norm_backward(at, kept, grad_output);
-    mix_backward(at, kept, carry, segments[count - 1].grad, grad_output, grad_qkv);
-    const struct tensor grads[] = {
-        [QKV] = grad_qkv, [Z] = kept->own[KEPT_Z], [B] = kept->own[KEPT_B], [A] = kept->own[KEPT_A]};
+    if (spreads)
+        grad_o = heads_spread(model, at.batch, rows_or_none(grad_output, value_cols(kind), qkv.dtype), kind->heads);
+    mix_backward(mixed_at(at), kept, carry, segments[count - 1].grad, grad_o, grad_qkv);
+    if (spreads) {
+        struct sections gate = {{{kind->heads, 1}}};
+        tensor_free(model->device, &grad_o);
+        struct tensor share = grad_qkv;
+        grad_qkv = collect(at, share, sections_of(kind), grad.rows, conv_cols(kind));
+        tensor_free(model->device, &share);
+        grad_b = collect(at, grad_b, gate, grad.rows, kind->heads);
+        grad_a = collect(at, grad_a, gate, grad.rows, kind->heads);
+    }
+    const struct tensor grads[] = {[QKV] = grad_qkv, [Z] = kept->own[KEPT_Z], [B] = grad_b, [A] = grad_a};
     projections_backward(at, a, grads, grad);
-    tensor_free(at.model->device, &grad_qkv);
+    if (spreads) {
+        tensor_free(model->device, &grad_a);
+        tensor_free(model->device, &grad_b);
+    }
+    tensor_free(model->device, &grad_qkv);
 }
 
 // ---- what it costs
 
 static struct carry_shape carry(const struct model *model, size_t layer)
 {
-    const struct layer_kind *kind = kind_of(model, layer);
-    size_t state = kind->heads * kind->head_dim * kind->value_dim, tail = TAIL * conv_cols(kind);
+    struct layer_kind kind = mixed_kind(model, layer);
+    size_t state = kind.heads * kind.head_dim * kind.value_dim, tail = TAIL * conv_cols(&kind);
     enum dtype dtype = model->device->ops->dtype, sums = dtype_statistic(dtype);
     return (struct carry_shape){{{state, tail}, {sums, dtype}}, {{state, tail}, {sums, sums}}};
 }
@@ -442,6 +603,26 @@ static bool check(const struct config *c, const struct layer_kind *kind, struct 
            config_check_number("norm_epsilon of Gated DeltaNet", kind->gate_epsilon, true, status);
 }
 
+static bool shares(const struct config *c, size_t layer, enum exchange exchange, size_t ranks,
+                   struct status *status)
+{
+    size_t key_heads = config_kind(c, layer)->kv_heads;
+    if (exchange != EXCHANGE_ALL_TO_ALL)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "layer %zu, delta, takes sequence ranks with parallel.exchange all-to-all alone", layer);
+    return key_heads % ranks == 0 ||
+           status_set(status, STATUS_UNSUPPORTED,
+                      "%zu ranks cannot share the %zu key heads of layer %zu, delta, evenly: use a number that "
+                      "divides them",
+                      ranks, key_heads, layer);
+}
+
+static bool sends(enum exchange exchange)
+{
+    (void)exchange;
+    return true;
+}
+
 const struct mixer mixer_delta = {
     .kind = {.name = "delta", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
     .check = check,
@@ -449,9 +630,12 @@ const struct mixer mixer_delta = {
     .at_borders = true,
     .outputs = outputs,
     .output = output,
+    .output_reads = 1 << KEPT_Z | 1 << KEPT_RSTD | 1 << KEPT_Y,
     .project = project,
     .forward = forward,
     .backward = backward,
     .whole = true,
+    .shares = shares,
+    .sends = sends,
     .flops = flops,
 };

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/model/activations.h"
 #include "kernels/model/lora.h"
+#include "kernels/model/ranks.h"
 
 #define BLOCK_PARAMETERS 10
 
@@ -59,13 +60,15 @@ struct mixer {
     // Checks the sizes and factors that this mixer takes: false and a status that names the field. NULL: all.
     bool (*check)(const struct config *config, const struct layer_kind *kind, struct status *status);
     struct carry_shape (*carry)(const struct model *model, size_t layer);
-    bool at_borders; // the carry is a state at each chunk's right border, not a row per token
+    bool at_borders;    // the carry is a state at each chunk's right border, not a row per token
+    bool carries_heads; // a row of the carry has kv_heads heads, which ranks can share
     // Shape of the outputs, [n, ..] each; the block's last projection reads the first one, or
     struct pair_shape (*outputs)(const struct model *model, size_t layer);
     // what this makes of it and of what is kept, rows from `row` on: in made, as wide as the first output, or where
     // it is kept. NULL: reads the first output.
     struct tensor (*output)(struct model *model, size_t layer, const struct kept *kept, size_t row,
                             struct tensor made);
+    unsigned output_reads; // tensors of kept->own that it reads besides, a bit each
 
     // Writes the chunk's part of the layer's carry. ahead: also makes what `forward` reads of the same pass over x.
     void (*project)(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how,
@@ -83,9 +86,12 @@ struct mixer {
 
     bool whole; // no chunk can be left out on the way back: the state's gradient would not pass it (spaco)
 
-    // For ranks that share the tokens of a sequence (NULL: unsupported): whether ranks communicate while cells
-    // run; and the rest of `backward`, from the gradient of the chunk's own carry.
-    bool (*sends)(const struct model *model, const struct batch *batch);
+    // For ranks that share the tokens of a sequence (NULL: unsupported): whether so many can, with this exchange,
+    // or a reason with a remedy; whether they communicate while cells run, which are then whole; and the rest of
+    // `backward`, from the gradient of the chunk's own carry, unless that is a state.
+    bool (*shares)(const struct config *config, size_t layer, enum exchange exchange, size_t ranks,
+                   struct status *status);
+    bool (*sends)(enum exchange exchange);
     void (*project_backward)(struct cell_at at, struct tensor x, struct carry grad_carry, struct tensor grad);
 
     // FLOPs of a forward of one sequence, besides products with weights. NULL: none.

@@ -1,4 +1,5 @@
 #include "methods/schedule/cost.h"
+#include "kernels/layers/cell.h"
 #include <math.h>
 
 static double element(const struct model *model)
@@ -44,16 +45,19 @@ static double ranks_at_once(const struct model *model, size_t layer)
 {
     double ranks = (double)model->ranks.sequence.size;
     double heads = (double)config_kind(&model->config, layer)->kv_heads;
+    bool spread = mixer_of(model, layer)->carries_heads;
     enum exchange exchange = model->ranks.exchange;
-    return exchange == EXCHANGE_GATHER                        ? ranks
-           : exchange == EXCHANGE_ALL_TO_ALL && heads < ranks ? ranks / heads
-                                                              : 1;
+    return exchange == EXCHANGE_RING                ? 1
+           : exchange == EXCHANGE_GATHER || !spread ? ranks
+           : heads < ranks                          ? ranks / heads
+                                                    : 1;
 }
 double cost_layer_carry(const struct model *model, size_t chunk, bool gradient)
 {
     double min = INFINITY;
     for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
-        double bytes = cost_carry(model, l, chunk) + (gradient ? cost_carry_gradient(model, l) : 0);
+        size_t border = cell_is_whole(model, l) ? 0 : chunk; // a whole cell's states stay within
+        double bytes = cost_carry(model, l, border) + (gradient ? cost_carry_gradient(model, l) : 0);
         min = fmin(min, bytes * ranks_at_once(model, l));
     }
     return min;
