@@ -49,7 +49,8 @@ static struct fixture fixture_of(const struct setting *s)
     f.document = s->documents ? 7 : 0;
     f.objective = s->objective;
     if (s->lora)
-        f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
+        f.lora =
+            (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN | LORA_IN_QKV | LORA_KV_B};
     // The first sequences have hardly a target, and the first of all none.
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         size_t sequence = i / f.context, t = i % f.context;

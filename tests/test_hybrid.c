@@ -151,7 +151,7 @@ static void every_option(void **state)
 {
     (void)state;
     static const char *const texts[] = {"chunk=5 segments=2 keep=all",        "chunk=4 segments=3 inner=checkpoint",
-                                        "chunk=23 attention=kept segments=2", "chunk=7 attention=kept",
+                                        "chunk=23 attention=kept segments=2", "chunk=7 attention=kept keep=all",
                                         "chunk=6 offload=kv segments=2",      "chunk=4 offload=kv inner=checkpoint",
                                         "chunk=5 offload=kv segments=4",      "chunk=7 offload=inputs segments=3",
                                         "chunk=5 offload=inputs+gradient"};

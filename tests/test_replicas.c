@@ -83,7 +83,7 @@ static bool takes_exchange(const struct method *method, const struct setting *s,
     return method->parallel & PARALLEL_SEQUENCE && shares;
 }
 
-enum { GEMMA2 = 4, GPT_OSS, QWEN3_NEXT }; // families
+enum { GEMMA2 = 4, GPT_OSS, QWEN3_NEXT, DEEPSEEK = 11, KIMI }; // families
 
 // Ranks that have some of the tokens each of the same sequences; of as many as there are, and of products with
 // sequences.
@@ -113,8 +113,13 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=4 attention=kept segments=2", .sequences = 3, .delta = 6, .documents = true},
         {.options = "chunk=6 keep=all", .sequences = 2, .delta = 7, .lora = true, .qk_norm = true},
         {.options = "chunk=2", .sequences = 1, .delta = 3, .context = 3, .tied = true},
+        {.options = "chunk=5", .sequences = 2, .family = DEEPSEEK, .masked = true},
+        {.options = "chunk=6 keep=all", .sequences = 3, .family = DEEPSEEK, .documents = true},
+        {.options = "chunk=4 attention=kept segments=2", .sequences = 2, .family = KIMI, .delta = 2},
+        {.options = "chunk=2", .sequences = 1, .family = DEEPSEEK, .context = 3, .lora = true},
+        {.options = "chunk=7", .sequences = 2, .family = KIMI, .dtype = DTYPE_BF16},
     };
-    enum { STATES = 4 }; // settings with Gated DeltaNet
+    enum { STATES = 5 }; // settings with Gated DeltaNet
     size_t possible = 0, P = world.comm.size;
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; methods[m]->exact && i < sizeof settings / sizeof *settings; i++) {

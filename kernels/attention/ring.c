@@ -78,13 +78,24 @@ static bool pair_of(const struct model *model, const struct batch *batch, size_t
     return seen;
 }
 
-static void attend_to(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
-                      struct tensor q, const struct pieces *of, struct carry block)
+// The operands of a rank's attention at all stops.
+struct attention {
+    struct model *model;
+    const struct batch *batch;
+    size_t layer;
+    const struct kept *kept;
+    struct tensor q, grad_o, grad_q;
+};
+
+static void attend_to(void *of_rank, const struct pieces *of, struct carry block)
 {
-    struct device *device = model->device;
+    const struct attention *a = of_rank;
+    struct device *device = a->model->device;
+    const struct batch *batch = a->batch;
+    const struct kept *kept = a->kept;
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
-        if (!pair_of(model, batch, layer, of, i, &pair))
+        if (!pair_of(a->model, batch, a->layer, of, i, &pair))
             continue;
         struct tensor o = tensor_rows(kept->own[ATTENTION_O], pair.query_row, pair.query_rows), o_here = o;
         struct tensor sums = tensor_rows(kept->own[ATTENTION_LOGSUMEXP], pair.query_row, pair.query_rows),
@@ -94,8 +105,8 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
             o_here = tensor_new(device, o.rows, o.cols, o.dtype, CATEGORY_WORKSPACE);
             sums_here = tensor_new(device, sums.rows, sums.cols, sums.dtype, CATEGORY_WORKSPACE);
         }
-        op_attention_forward(device, pair.shape, o_here, sums_here, tensor_rows(q, pair.query_row, pair.query_rows),
-                             kv.k, kv.v);
+        op_attention_forward(device, pair.shape, o_here, sums_here,
+                             tensor_rows(a->q, pair.query_row, pair.query_rows), kv.k, kv.v);
         if (!pair.own) {
             op_attention_merge(device, o, sums, o_here, sums_here);
             tensor_free(device, &sums_here);
@@ -104,79 +115,92 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
     }
 }
 
-void ring_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
-                 struct tensor q, struct carry kv)
+void ring_pass(struct model *model, const struct batch *batch, struct carry own, ring_stop *stop_at, void *of)
 {
     size_t ranks = model->ranks.sequence.size;
-    struct carry block = kv;
+    struct carry block = own;
     for (size_t stop = 0; stop < ranks; stop++) {
         struct passing passing;
         struct pieces here = pieces_at(model, batch, stop);
         bool last = stop + 1 == ranks;
         if (!last) {
             struct pieces next = pieces_at(model, batch, stop + 1);
-            pass_begin(model, &passing, block, block_new(model, batch, next, kv));
+            pass_begin(model, &passing, block, block_new(model, batch, next, own));
         }
-        attend_to(model, batch, layer, kept, q, &here, block);
+        stop_at(of, &here, block);
         if (!last)
-            block = pass_end(model, &passing, &kv);
+            block = pass_end(model, &passing, &own);
     }
     carry_free(model, &block);
 }
 
-static void attend_to_backward(struct model *model, const struct batch *batch, size_t layer,
-                               const struct kept *kept, struct tensor q, const struct pieces *of,
-                               struct carry block, struct carry grad_block, struct tensor grad_o,
-                               struct tensor grad_q)
+void ring_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                 struct tensor q, struct carry kv)
 {
+    struct attention a = {.model = model, .batch = batch, .layer = layer, .kept = kept, .q = q};
+    ring_pass(model, batch, kv, attend_to, &a);
+}
+
+static void attend_to_backward(void *of_rank, const struct pieces *of, struct carry block, struct carry grad_block)
+{
+    const struct attention *a = of_rank;
+    const struct batch *batch = a->batch;
+    const struct kept *kept = a->kept;
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
-        if (!pair_of(model, batch, layer, of, i, &pair))
+        if (!pair_of(a->model, batch, a->layer, of, i, &pair))
             continue;
         size_t row = pair.query_row, rows = pair.query_rows;
         struct carry kv = carry_rows(block, pair.key_row, pair.key_rows);
         struct carry grad = carry_rows(grad_block, pair.key_row, pair.key_rows);
         struct key_segment keys = {.count = pair.shape.keys, .grad_k = grad.k, .grad_v = grad.v};
-        op_attention_backward(model->device, pair.shape, tensor_rows(grad_q, row, rows), !pair.own, &keys, 1,
-                              tensor_rows(grad_o, row, rows), tensor_rows(kept->own[ATTENTION_O], row, rows),
-                              tensor_rows(kept->own[ATTENTION_LOGSUMEXP], row, rows), tensor_rows(q, row, rows),
+        op_attention_backward(a->model->device, pair.shape, tensor_rows(a->grad_q, row, rows), !pair.own, &keys, 1,
+                              tensor_rows(a->grad_o, row, rows), tensor_rows(kept->own[ATTENTION_O], row, rows),
+                              tensor_rows(kept->own[ATTENTION_LOGSUMEXP], row, rows), tensor_rows(a->q, row, rows),
                               kv.k, kv.v);
     }
 }
 
 // A block's gradients travel behind it, from the rank right of its own on, and are sent on when this rank's have
 // been added; those of the rank's own come last, to what it has added itself.
-void ring_attend_backward(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
-                          struct tensor q, struct carry kv, struct carry grad_kv, struct tensor grad_q)
+void ring_pass_backward(struct model *model, const struct batch *batch, struct carry own, struct carry grad_own,
+                        ring_stop_backward *stop_at, void *of)
 {
     struct device *device = model->device;
     size_t ranks = model->ranks.sequence.size;
-    struct tensor grad_o = tensor_new(device, grad_q.rows, grad_q.cols, grad_q.dtype, CATEGORY_WORKSPACE);
-    struct carry block = kv, grads = grad_kv;
-    if (grad_q.rows > 0)
-        op_copy(device, grad_o, grad_q);
+    struct carry block = own, grads = grad_own;
     for (size_t stop = 0; stop < ranks; stop++) {
         struct passing passing;
         struct pieces here = pieces_at(model, batch, stop), next = pieces_at(model, batch, stop + 1);
         bool last = stop + 1 == ranks;
         if (!last)
-            pass_begin(model, &passing, block, block_new(model, batch, next, kv));
-        attend_to_backward(model, batch, layer, kept, q, &here, block, grads, grad_o, grad_q);
+            pass_begin(model, &passing, block, block_new(model, batch, next, own));
+        stop_at(of, &here, block, grads);
         if (!last)
-            block = pass_end(model, &passing, &kv);
-        struct carry others = block_new(model, batch, next, grad_kv);
+            block = pass_end(model, &passing, &own);
+        struct carry others = block_new(model, batch, next, grad_own);
         if (stop > 0) {
             pass_begin(model, &passing, grads, others);
             others = pass_end(model, &passing, NULL);
         } else {
-            op_zero(device, others.k);
-            op_zero(device, others.v);
+            carry_zero(model, others);
         }
         grads = others;
     }
-    op_accumulate(device, grad_kv.k, grads.k);
-    op_accumulate(device, grad_kv.v, grads.v);
+    for (size_t i = 0; i < CARRY_TENSORS; i++)
+        op_accumulate(device, grad_own.t[i], grads.t[i]);
     carry_free(model, &grads);
     carry_free(model, &block);
+}
+
+void ring_attend_backward(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                          struct tensor q, struct carry kv, struct carry grad_kv, struct tensor grad_q)
+{
+    struct device *device = model->device;
+    struct tensor grad_o = tensor_new(device, grad_q.rows, grad_q.cols, grad_q.dtype, CATEGORY_WORKSPACE);
+    if (grad_q.rows > 0)
+        op_copy(device, grad_o, grad_q);
+    struct attention a = {model, batch, layer, kept, q, grad_o, grad_q};
+    ring_pass_backward(model, batch, kv, grad_kv, attend_to_backward, &a);
     tensor_free(device, &grad_o);
 }

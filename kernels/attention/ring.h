@@ -5,6 +5,15 @@
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
+// What a rank does at a stop with the block of the rank of these pieces; backward, it adds to the block's
+// gradients.
+typedef void ring_stop(void *of, const struct pieces *pieces, struct carry block);
+typedef void ring_stop_backward(void *of, const struct pieces *pieces, struct carry block, struct carry grad_block);
+// Passes the ranks' carries, and behind them their gradients, which are added to those of the rank's own, grad_own.
+void ring_pass(struct model *model, const struct batch *batch, struct carry own, ring_stop *stop_at, void *of);
+void ring_pass_backward(struct model *model, const struct batch *batch, struct carry own, struct carry grad_own,
+                        ring_stop_backward *stop_at, void *of);
+
 // The batch's own tokens, all of them: o and logsumexp of q, in kept over the keys of all ranks; kv: the rank's
 // own.
 void ring_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,

@@ -220,7 +220,7 @@ static struct cell_at mixed_at(struct cell_at at)
 }
 
 // Replaces what is projected of the own tokens by this rank's heads of all tokens'.
-static void spread(struct cell_at at, struct kept *kept, enum keep how)
+static void spread(struct cell_at at, struct kept *kept, bool keeps_conv)
 {
     struct model *model = at.model;
     const struct layer_kind *kind = kind_of(model, at.layer);
@@ -235,7 +235,7 @@ static void spread(struct cell_at at, struct kept *kept, enum keep how)
         *gate = heads_spread(model, at.batch, own, kind->heads);
         tensor_free(model->device, &own);
     }
-    if (how == KEEP_ALL)
+    if (keeps_conv)
         kept->own[KEPT_CONV] = activation(model, kept->own[KEPT_QKV].rows, kept->own[KEPT_QKV].cols);
 }
 
@@ -321,16 +321,17 @@ static void projections_forward(struct cell_at at, struct tensor x, const struct
 }
 
 // All that a cell projects, and what it keeps of the norm of x.
-static void project_all(struct cell_at at, struct tensor x, struct kept *kept, enum keep how)
+static void project_all(struct cell_at at, struct tensor x, struct activations *a, enum keep how)
 {
     struct model *model = at.model;
+    struct kept *kept = &a->mixer;
     const struct layer_kind *kind = kind_of(model, at.layer);
     kept->own[KEPT_QKV] = activation(model, x.rows, conv_cols(kind));
     kept->own[KEPT_Z] = activation(model, x.rows, value_cols(kind));
     kept->own[KEPT_B] = activation(model, x.rows, kind->heads);
     kept->own[KEPT_A] = activation(model, x.rows, kind->heads);
     block_keep_input(model, block_of(at), kept, x.rows, how);
-    if (how == KEEP_ALL && !heads_are_spread(model))
+    if (how == KEEP_ALL && a->output != OUTPUT_WRITTEN && !heads_are_spread(model)) // else o is not made again
         kept->own[KEPT_CONV] = activation(model, x.rows, conv_cols(kind));
     projections_forward(at, x, kept);
 }
@@ -366,7 +367,7 @@ static void project(struct cell_at at, struct tensor x, struct carry carry, stru
     if (batch_is_shared(at.batch))
         return; // forward does all
     if (ahead)
-        project_all(at, x, &a->mixer, how);
+        project_all(at, x, a, how);
     if (ends && !makes && !carry.base[0].data)
         return; // nothing reads the state behind the last chunk
     if (ends)
@@ -422,9 +423,9 @@ static void forward(struct cell_at at, struct tensor x, struct carry carry, stru
     struct kept *kept = &a->mixer;
     bool keeping = how != KEEP_NOTHING, ahead = kept->own[KEPT_QKV].data, spreads = heads_are_spread(model);
     if (!ahead && x.rows > 0)
-        project_all(at, x, kept, how);
+        project_all(at, x, a, how);
     if (spreads)
-        spread(at, kept, how);
+        spread(at, kept, how == KEEP_ALL && a->output != OUTPUT_WRITTEN);
     if (!ahead && a->output != OUTPUT_WRITTEN) {
         if (x.rows > 0)
             keep_output(at, a, x.rows);

@@ -3,7 +3,10 @@
 // shared by all heads, and they alone are rotated. The carry is the latent and these numbers. Keys and values are
 // never kept: each cell projects those of its prefix again, forward and backward, a block of keys at a time, and
 // adds their gradients at once to those of the latents and of the projection.
+#include "kernels/attention/all_to_all.h"
+#include "kernels/attention/attend.h"
 #include "kernels/attention/attention_shape.h"
+#include "kernels/attention/ring.h"
 #include "kernels/layers/block_ends.h"
 #include "kernels/model/carry.h"
 
@@ -113,7 +116,7 @@ static void latent_norm_backward(struct model *model, size_t layer, size_t norm,
     op_rmsnorm_backward(model->device, grad, false, gain->grad, grad, x, gain->value, 0, rstd);
 }
 
-// x: [n, rotary] per head, of these tokens: turned, and multiplied by gain.
+// x: [n, rotary] per head, of these positions: turned, and multiplied by gain.
 static void turn(struct model *model, const struct batch *batch, size_t layer, struct tensor x, double gain,
                  struct span tokens, int direction)
 {
@@ -124,14 +127,24 @@ static void turn(struct model *model, const struct batch *batch, size_t layer, s
                 x.rows / tokens.count, batch_documents(batch, tokens), direction);
 }
 
+// The same for all heads' shared numbers of some of the rank's tokens.
+static void turn_keys(struct cell_at at, struct tensor x)
+{
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&at.batch->pieces, at.chunk, runs), B = x.rows / at.chunk.count;
+    for (size_t i = 0; i < count; i++)
+        turn(at.model, at.batch, at.layer, tensor_rows(x, (runs[i].first - at.chunk.start) * B, runs[i].count * B),
+             1, (struct span){runs[i].start, runs[i].count}, +1);
+}
+
 static struct tensor by_head(const struct layer_kind *kind, struct tensor x)
 {
     return tensor_reshape(x, x.rows * kind->heads, x.cols / kind->heads);
 }
 
-// q: [n, H D] of the tokens: what scores take of queries beside their projection. Scores are products of queries
-// and keys, so that queries alone are multiplied by the gains of both. Linear, and its transpose where direction is
-// -1.
+// q: [n, H D] of some of the rank's tokens: what scores take of queries beside their projection. Scores are
+// products of queries and keys, so that queries alone are multiplied by the gains of both. Linear, and its
+// transpose where direction is -1.
 static void turn_queries(struct model *model, const struct batch *batch, size_t layer, struct tensor q,
                          struct span tokens, int direction)
 {
@@ -140,13 +153,18 @@ static void turn_queries(struct model *model, const struct batch *batch, size_t 
     size_t own = own_dim(kind), B = q.rows / tokens.count, max = block_token_rows(model, layer, q.rows, B);
     double gain = rope_gain(kind);
     struct tensor part = kind->rope != ROPE_NONE ? scratch(model, max, kind->heads * kind->rotary) : tensor_none();
-    for (struct blocks b = blocks_of(device, part.data ? q.rows : 0, max); blocks_next(&b);) {
-        struct tensor of_heads = by_head(kind, tensor_rows(q, b.row, b.count)),
-                      turned = tensor_rows(part, 0, b.count);
-        op_copy_columns(device, by_head(kind, turned), 0, of_heads, own, kind->rotary);
-        turn(model, batch, layer, turned, gain * gain, (struct span){tokens.start + b.row / B, b.count / B},
-             direction);
-        op_copy_columns(device, of_heads, own, by_head(kind, turned), 0, kind->rotary);
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&batch->pieces, tokens, runs);
+    for (size_t i = 0; part.data && i < count; i++) {
+        struct tensor of_run = tensor_rows(q, (runs[i].first - tokens.start) * B, runs[i].count * B);
+        for (struct blocks b = blocks_of(device, of_run.rows, max); blocks_next(&b);) {
+            struct tensor of_heads = by_head(kind, tensor_rows(of_run, b.row, b.count)),
+                          turned = tensor_rows(part, 0, b.count);
+            op_copy_columns(device, by_head(kind, turned), 0, of_heads, own, kind->rotary);
+            turn(model, batch, layer, turned, gain * gain, (struct span){runs[i].start + b.row / B, b.count / B},
+                 direction);
+            op_copy_columns(device, of_heads, own, by_head(kind, turned), 0, kind->rotary);
+        }
     }
     tensor_free(device, &part);
     if (kind->query_scale > 0 && kind->query_scale != 1)
@@ -261,11 +279,11 @@ static void project(struct cell_at at, struct tensor x, struct carry carry, stru
     carry = carry_rows(carry, at.chunk.start * (n / at.chunk.count), n);
     if (ahead)
         to = projected_queries(at.model, at.layer, n, kept, how);
-    if (how != KEEP_NOTHING)
+    if (how != KEEP_NOTHING && !batch_is_shared(at.batch))
         keep_latents(at.model, at.layer, n, kept, &to);
     to.c = carry.t[0], to.k_rope = carry.t[1];
     projections_forward(at.model, at.layer, x, &to);
-    turn(at.model, at.batch, at.layer, carry.t[1], 1, at.chunk, +1);
+    turn_keys(at, carry.t[1]);
 }
 
 static void project_block(struct model *model, size_t layer, size_t row, struct tensor x, struct carry carry)
@@ -276,115 +294,295 @@ static void project_block(struct model *model, size_t layer, size_t row, struct 
 
 static void finish(struct cell_at at, struct carry carry)
 {
-    turn(at.model, at.batch, at.layer, carry.t[1], 1, at.chunk, +1);
+    turn_keys(at, carry.t[1]);
 }
 
 // ---- attention, a block of keys after another
 
-// Keys [first, first + count) of a cell, the queries that see some of them, from `query` on, and their attention.
-struct key_block {
-    struct cell_at at;
-    size_t batch, size; // sequences; keys at most
-    size_t first, count, query;
-    struct attention_shape shape;
-    struct tensor k, v; // of these keys: [count B, H D], [count B, H value_dim]
+// Keys of adjacent positions, whose latents are rows of a carry, from `row` on.
+struct key_range {
+    size_t start, count, row;
 };
 
-// A block of keys has positions of its own, and documents none but the context's: with these all keys are one
-// block.
-static struct key_block key_blocks_open(struct cell_at at, size_t rows)
+// Queries of a cell, in runs of positions, which attend to one block of keys after another.
+struct attention {
+    struct cell_at at;
+    struct layer_kind kind; // with the heads that attend
+    struct projection kv_b; // of these
+    struct parameter kv_b_weight;
+    bool ring;
+    size_t batch, run_count; // sequences
+    struct token_run runs[PIECES];
+    bool seen[PIECES]; // the run has attended to keys
+    struct tensor q, o, logsumexp;
+    // Keys [first, first + count) of the range, at most `size`: [count B, H D], [count B, H value_dim], once a run
+    // sees some of them.
+    struct key_range range;
+    size_t size, first, count;
+    bool expanded;
+    struct tensor k, v;
+    // Forward, unless there is one block: o of a block; and of all, summed in the accumulator's dtype.
+    struct tensor other, other_logsumexp, sum;
+    struct tensor grad_o, grad_q, grad_k, grad_v; // backward; the latter two of the block
+};
+
+// KV_B's rows of some heads.
+static void take_heads(struct attention *a, struct span heads)
 {
-    const struct layer_kind *kind = kind_of(at.model, at.layer);
-    size_t end = at.chunk.start + at.chunk.count, block = at.model->latent_block;
-    block = block ? block : LATENT_BLOCK;
-    struct key_block b = {.at = at, .batch = rows / at.chunk.count};
-    b.size = at.batch->starts || block > end ? end : block;
-    b.k = scratch(at.model, b.size * b.batch, q_cols(kind));
-    b.v = scratch(at.model, b.size * b.batch, o_cols(kind));
-    return b;
-}
-static void key_blocks_close(struct key_block *b)
-{
-    tensor_free(b->at.model->device, &b->v);
-    tensor_free(b->at.model->device, &b->k);
+    const struct projection *all = &block_of(a->at.model, a->at.layer)->parameters[KV_B];
+    size_t dim = expanded_dim(&a->kind), row = heads.start * dim, rows = heads.count * dim;
+    a->kind.heads = a->kind.kv_heads = heads.count;
+    a->kv_b = *all;
+    a->kv_b_weight = *all->weight;
+    CHECK(rows == all->weight->value.rows || !all->weight->projected);
+    a->kv_b_weight.value = tensor_rows(all->weight->value, row, rows);
+    a->kv_b_weight.grad = tensor_rows(all->weight->grad, row, rows);
+    a->kv_b.weight = &a->kv_b_weight;
+    a->kv_b.lora_row += row;
 }
 
-// Projects the block's keys and values from their latents.
-static void expand(const struct key_block *b, struct carry latents)
+// Keys of the longest range that the queries attend to.
+static size_t longest_range(const struct attention *a)
 {
-    struct model *model = b->at.model;
+    const struct pieces *own = &a->at.batch->pieces;
+    size_t longest = 0;
+    for (size_t i = 0; !a->ring && i < a->run_count; i++)
+        longest = a->runs[i].start + a->runs[i].count;
+    for (size_t rank = 0; a->ring && rank < own->ranks; rank++) {
+        struct pieces of_rank = pieces_of(own->context, own->ranks, rank);
+        for (size_t i = 0; i < PIECES; i++)
+            longest = of_rank.items[i].count > longest ? of_rank.items[i].count : longest;
+    }
+    return longest;
+}
+
+// q: of the chunk's tokens and all heads; with `spread` of all tokens and this rank's. A block of keys has
+// positions of its own, and documents none but those of a range: with these each range is one block. backward:
+// grad_q is not read.
+static void attention_open(struct attention *a, struct cell_at at, struct tensor q, bool spread)
+{
+    struct model *model = at.model;
+    *a = (struct attention){.at = at, .kind = *kind_of(model, at.layer), .q = q};
+    a->ring = batch_is_shared(at.batch) && model->ranks.exchange == EXCHANGE_RING;
+    a->batch = at.batch->batch;
+    if (spread) {
+        take_heads(a, heads_own(model, a->kind.heads));
+        a->runs[0] = (struct token_run){.count = at.batch->pieces.context};
+        a->run_count = 1;
+    } else {
+        take_heads(a, (struct span){0, a->kind.heads});
+        a->batch = at.chunk.count ? q.rows / at.chunk.count : a->batch;
+        a->run_count = pieces_runs(&at.batch->pieces, at.chunk, a->runs);
+        for (size_t i = 0; i < a->run_count; i++)
+            a->runs[i].first -= at.chunk.start;
+    }
+    size_t longest = longest_range(a), block = model->latent_block ? model->latent_block : LATENT_BLOCK;
+    a->size = at.batch->starts || block > longest ? longest : block;
+    a->k = scratch(model, a->size * a->batch, q_cols(&a->kind));
+    a->v = scratch(model, a->size * a->batch, o_cols(&a->kind));
+}
+static void attention_close(struct attention *a)
+{
+    tensor_free(a->at.model->device, &a->v);
+    tensor_free(a->at.model->device, &a->k);
+}
+
+static void range_begin(struct attention *a, struct key_range range)
+{
+    a->range = range;
+    a->first = range.start, a->count = 0;
+}
+
+// The next block, from the range's first key on; false: there is none.
+static bool block_next(struct attention *a)
+{
+    a->first += a->count;
+    size_t left = a->range.start + a->range.count - a->first;
+    a->count = left < a->size ? left : a->size;
+    a->expanded = false;
+    return a->count > 0;
+}
+
+// Rows of the block's latents, or of what is as long.
+static struct carry rows_of_block(const struct attention *a, struct carry latents)
+{
+    size_t row = a->range.row + (a->first - a->range.start) * a->batch;
+    return carry_rows(latents, row, a->count * a->batch);
+}
+
+// Projects the block's keys and values from their latents, once.
+static void expand(struct attention *a, struct carry of_range)
+{
+    struct model *model = a->at.model;
     struct device *device = model->device;
-    const struct layer_kind *kind = kind_of(model, b->at.layer);
-    size_t rows = b->count * b->batch, max = block_rows(model, b->at.layer, rows), own = own_dim(kind);
+    const struct layer_kind *kind = &a->kind;
+    struct carry latents = rows_of_block(a, of_range);
+    size_t rows = a->count * a->batch, max = block_rows(model, a->at.layer, rows), own = own_dim(kind);
     struct tensor both = scratch(model, max, kind->heads * expanded_dim(kind));
     for (struct blocks i = blocks_of(device, rows, max); blocks_next(&i);) {
-        struct tensor made = tensor_rows(both, 0, i.count), k = tensor_rows(b->k, i.row, i.count);
-        struct tensor v = tensor_rows(b->v, i.row, i.count), shared = tensor_rows(latents.t[1], i.row, i.count);
-        projection_forward(model, &block_of(model, b->at.layer)->parameters[KV_B], made,
-                           tensor_rows(latents.t[0], i.row, i.count), false);
+        struct tensor made = tensor_rows(both, 0, i.count), k = tensor_rows(a->k, i.row, i.count);
+        struct tensor v = tensor_rows(a->v, i.row, i.count), shared = tensor_rows(latents.t[1], i.row, i.count);
+        projection_forward(model, &a->kv_b, made, tensor_rows(latents.t[0], i.row, i.count), false);
         op_copy_columns(device, by_head(kind, k), 0, by_head(kind, made), 0, own);
         op_copy_heads(device, k, own, shared, kind->heads);
         op_copy_columns(device, by_head(kind, v), 0, by_head(kind, made), own, kind->value_dim);
     }
     tensor_free(device, &both);
+    a->expanded = true;
 }
 
-// The next block, from the first key on, expanded; false: there is none.
-static bool key_blocks_next(struct key_block *b, struct carry carry)
+// The queries of a run that see some of the block's keys, and their attention.
+struct seeing {
+    size_t row, rows;
+    struct attention_shape shape;
+};
+
+// False: none does.
+static bool run_sees(const struct attention *a, size_t i, struct seeing *seeing)
 {
-    const struct cell_at *at = &b->at;
-    size_t start = at->chunk.start, end = start + at->chunk.count;
-    b->first += b->count;
-    b->count = end - b->first < b->size ? end - b->first : b->size;
-    b->query = b->first > start ? b->first : start;
-    if (b->count == 0)
+    struct token_run run = a->runs[i];
+    size_t end = run.start + run.count, passed = a->first > run.start ? a->first - run.start : 0;
+    if (a->first >= end)
         return false;
-    struct token_run run = {.first = b->query, .start = b->query, .count = end - b->query};
-    b->shape = attention_shape_of(&at->model->config, at->batch, at->layer, run, b->batch);
-    b->shape.start -= b->first;
-    b->shape.keys = b->count;
-    expand(b, carry_rows(carry, b->first * b->batch, b->count * b->batch));
-    return true;
+    run.first += passed, run.start += passed, run.count -= passed;
+    struct attention_shape shape =
+        attention_shape_of(&a->at.model->config, a->at.batch, a->at.layer, run, a->batch);
+    shape.heads = shape.kv_heads = a->kind.heads;
+    shape.start -= a->first;
+    shape.keys = end - a->first < a->count ? end - a->first : a->count;
+    *seeing = (struct seeing){run.first * a->batch, run.count * a->batch, shape};
+    if (!a->ring)
+        return true;
+    seeing->shape.mask.documents = batch_documents_from(a->at.batch, a->range.start, run);
+    bool sees = false;
+    for (size_t b = 0; b < a->batch; b++) // the first queries see furthest back
+        sees |= attention_seen_keys(&seeing->shape, 0, b).own < shape.keys;
+    return sees;
 }
 
-// Rows of the queries that see the block's keys.
-static struct tensor seeing(const struct key_block *b, struct tensor t)
+static struct tensor rows_seeing(const struct seeing *seeing, struct tensor t)
 {
-    size_t row = (b->query - b->at.chunk.start) * b->batch;
-    return tensor_rows(t, row, t.rows - row);
+    return tensor_rows(t, seeing->row, seeing->rows);
+}
+static struct tensor keys_seen(const struct attention *a, const struct seeing *seeing, struct tensor t)
+{
+    return tensor_rows(t, 0, seeing->shape.keys * a->batch);
 }
 
-// o is summed over blocks in the accumulator's dtype.
-static void attend(struct cell_at at, const struct kept *kept, struct tensor q, struct carry carry)
+// The queries' part over a range of keys. A run's first block is one that all of its queries see.
+static void attend_to(struct attention *a, struct key_range range, struct carry latents)
 {
-    struct device *device = at.model->device;
-    struct tensor o = kept->own[ATTENTION_O], logsumexp = kept->own[ATTENTION_LOGSUMEXP];
-    struct tensor sum = o, other = {0}, other_logsumexp = {0};
-    struct key_block b = key_blocks_open(at, q.rows);
-    bool several = b.size < at.chunk.start + at.chunk.count, apart = several && o.dtype != logsumexp.dtype;
+    struct device *device = a->at.model->device;
+    struct seeing s;
+    for (range_begin(a, range); block_next(a);) {
+        for (size_t i = 0; i < a->run_count; i++) {
+            if (!run_sees(a, i, &s))
+                continue;
+            if (!a->expanded)
+                expand(a, latents);
+            bool first = !a->seen[i];
+            struct tensor o = rows_seeing(&s, first ? a->o : a->other),
+                          logsumexp = rows_seeing(&s, first ? a->logsumexp : a->other_logsumexp);
+            op_attention_forward(device, s.shape, o, logsumexp, rows_seeing(&s, a->q), keys_seen(a, &s, a->k),
+                                 keys_seen(a, &s, a->v));
+            if (first && a->sum.data)
+                op_copy(device, rows_seeing(&s, a->sum), o);
+            else if (!first)
+                op_attention_merge(device, rows_seeing(&s, a->sum.data ? a->sum : a->o),
+                                   rows_seeing(&s, a->logsumexp), o, logsumexp);
+            a->seen[i] = true;
+        }
+    }
+}
+
+// All keys to the left of the queries' end, and those up to it.
+static struct key_range all_keys(const struct attention *a)
+{
+    const struct token_run *last = &a->runs[a->run_count - 1];
+    return (struct key_range){.count = last->start + last->count};
+}
+
+// The rank's pieces of keys, the last one first; the second range may be empty.
+static struct key_range range_of(const struct attention *a, const struct pieces *of, size_t piece)
+{
+    return (struct key_range){of->items[piece].start, of->items[piece].count,
+                              piece > 0 ? of->items[0].count * a->batch : 0};
+}
+
+static void attend_at_stop(void *of, const struct pieces *pieces, struct carry block)
+{
+    for (size_t i = PIECES; i-- > 0;)
+        attend_to(of, range_of(of, pieces, i), block);
+}
+
+static void attend_queries(struct attention *a, struct carry latents)
+{
+    struct model *model = a->at.model;
+    struct device *device = model->device;
+    bool several = a->ring || a->size < all_keys(a).count, apart = several && a->o.dtype != a->logsumexp.dtype;
     if (several) {
-        other = scratch(at.model, o.rows, o.cols);
-        other_logsumexp = tensor_new(device, logsumexp.rows, logsumexp.cols, logsumexp.dtype, CATEGORY_WORKSPACE);
+        a->other = scratch(model, a->o.rows, a->o.cols);
+        a->other_logsumexp =
+            tensor_new(device, a->logsumexp.rows, a->logsumexp.cols, a->logsumexp.dtype, CATEGORY_WORKSPACE);
     }
     if (apart)
-        sum = tensor_new(device, o.rows, o.cols, logsumexp.dtype, CATEGORY_WORKSPACE);
-    while (key_blocks_next(&b, carry)) {
-        bool first = b.first == 0;
-        op_attention_forward(device, b.shape, first ? o : seeing(&b, other),
-                             first ? logsumexp : seeing(&b, other_logsumexp), seeing(&b, q), b.k, b.v);
-        if (first && apart)
-            op_copy(device, sum, o);
-        else if (!first)
-            op_attention_merge(device, seeing(&b, sum), seeing(&b, logsumexp), seeing(&b, other),
-                               seeing(&b, other_logsumexp));
+        a->sum = tensor_new(device, a->o.rows, a->o.cols, a->logsumexp.dtype, CATEGORY_WORKSPACE);
+    if (a->ring)
+        ring_pass(model, a->at.batch, latents, attend_at_stop, a);
+    else
+        attend_to(a, all_keys(a), latents);
+    if (apart && a->o.rows > 0)
+        op_copy(device, a->o, a->sum);
+    tensor_free(device, &a->sum);
+    tensor_free(device, &a->other_logsumexp);
+    tensor_free(device, &a->other);
+}
+
+static bool spreads(const struct cell_at *at)
+{
+    return batch_is_shared(at->batch) && at->model->ranks.exchange == EXCHANGE_ALL_TO_ALL;
+}
+
+// Rows of all heads of the own tokens, perhaps none.
+static struct tensor own_q(const struct cell_at *at, struct tensor q)
+{
+    return rows_or_none(q, q_cols(kind_of(at->model, at->layer)), at->model->device->ops->dtype);
+}
+static struct tensor own_o(const struct cell_at *at, struct tensor o)
+{
+    return rows_or_none(o, o_cols(kind_of(at->model, at->layer)), at->model->device->ops->dtype);
+}
+static struct tensor own_logsumexp(const struct cell_at *at, struct tensor logsumexp)
+{
+    return rows_or_none(logsumexp, kind_of(at->model, at->layer)->heads,
+                        dtype_statistic(at->model->device->ops->dtype));
+}
+
+static void latent_attend(struct cell_at at, const struct kept *kept, struct tensor q, struct carry carry)
+{
+    struct model *model = at.model;
+    struct device *device = model->device;
+    size_t heads = kind_of(model, at.layer)->heads;
+    bool spread = spreads(&at);
+    struct attention a;
+    q = own_q(&at, q);
+    attention_open(&a, at, spread ? heads_spread(model, at.batch, q, heads) : q, spread);
+    a.o = own_o(&at, kept->own[ATTENTION_O]);
+    a.logsumexp = own_logsumexp(&at, kept->own[ATTENTION_LOGSUMEXP]);
+    if (spread) {
+        a.o = scratch(model, a.q.rows, o_cols(&a.kind));
+        a.logsumexp = tensor_new(device, a.q.rows, a.kind.heads, a.logsumexp.dtype, CATEGORY_WORKSPACE);
     }
-    if (apart) {
-        op_copy(device, o, sum);
-        tensor_free(device, &sum);
+    if (a.run_count > 0 || a.ring)
+        attend_queries(&a, carry);
+    attention_close(&a);
+    if (spread) {
+        tensor_free(device, &a.q);
+        heads_collect(model, at.batch, own_o(&at, kept->own[ATTENTION_O]), heads, a.o);
+        heads_collect(model, at.batch, own_logsumexp(&at, kept->own[ATTENTION_LOGSUMEXP]), heads, a.logsumexp);
+        tensor_free(device, &a.logsumexp);
+        tensor_free(device, &a.o);
     }
-    tensor_free(device, &other_logsumexp);
-    tensor_free(device, &other);
-    key_blocks_close(&b);
 }
 
 static void forward(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how)
@@ -393,19 +591,20 @@ static void forward(struct cell_at at, struct tensor x, struct carry carry, stru
     const struct layer_kind *kind = kind_of(model, at.layer);
     struct kept *kept = &a->mixer;
     size_t n = x.rows;
-    if (!kept->own[LATENT_Q].data) {
+    if (n > 0 && !kept->own[LATENT_Q].data) {
         struct projected to = projected_queries(model, at.layer, n, kept, how);
-        if (how != KEEP_NOTHING && !kept->own[LATENT_KV_A].data)
+        if (how != KEEP_NOTHING && !kept->own[LATENT_KV_A].data && !batch_is_shared(at.batch))
             keep_latents(model, at.layer, n, kept, &to);
         projections_forward(model, at.layer, x, &to);
     }
-    turn_queries(model, at.batch, at.layer, kept->own[LATENT_Q], at.chunk, +1);
-    if (a->output == OUTPUT_OWN) {
+    if (n > 0)
+        turn_queries(model, at.batch, at.layer, kept->own[LATENT_Q], at.chunk, +1);
+    if (n > 0 && a->output == OUTPUT_OWN) {
         kept->own[ATTENTION_O] = activation(model, n, o_cols(kind));
         kept->own[ATTENTION_LOGSUMEXP] = statistic(model, n, kind->heads);
     }
     if (a->output != OUTPUT_WRITTEN)
-        attend(at, kept, kept->own[LATENT_Q], carry);
+        latent_attend(at, kept, kept->own[LATENT_Q], carry);
     if (how == KEEP_NOTHING)
         tensor_free(model->device, &kept->own[LATENT_Q]);
 }
@@ -414,14 +613,13 @@ static void forward(struct cell_at at, struct tensor x, struct carry carry, stru
 
 // Gradients of keys and values of a part of the block, grad_k and grad_v, go to those of the latents, in `to`, and
 // of the projection, where they are multiplied by the factor of their tokens.
-static void fold(const struct key_block *b, struct tensor grad_k, struct tensor grad_v, struct carry latents,
+static void fold(const struct attention *a, struct tensor grad_k, struct tensor grad_v, struct carry latents,
                  struct carry to, double factor)
 {
-    struct model *model = b->at.model;
+    struct model *model = a->at.model;
     struct device *device = model->device;
-    const struct layer_kind *kind = kind_of(model, b->at.layer);
-    const struct projection *p = &block_of(model, b->at.layer)->parameters[KV_B];
-    size_t max = block_rows(model, b->at.layer, grad_k.rows), own = own_dim(kind);
+    const struct layer_kind *kind = &a->kind;
+    size_t max = block_rows(model, a->at.layer, grad_k.rows), own = own_dim(kind);
     size_t cols = kind->heads * expanded_dim(kind);
     struct tensor wide = tensor_new(device, max, cols, grad_k.dtype, CATEGORY_WORKSPACE);
     struct tensor narrow = grad_k.dtype == latents.t[0].dtype ? tensor_none() : scratch(model, max, cols);
@@ -435,81 +633,152 @@ static void fold(const struct key_block *b, struct tensor grad_k, struct tensor 
             op_copy(device, tensor_rows(narrow, 0, i.count), both);
             both = tensor_rows(narrow, 0, i.count);
         }
-        projection_backward_input(model, p, tensor_rows(to.t[0], i.row, i.count), both, &grad_u, true);
+        projection_backward_input(model, &a->kv_b, tensor_rows(to.t[0], i.row, i.count), both, &grad_u, true);
         if (factor != 1) {
             op_scale(device, both, factor);
             if (grad_u.data)
                 op_scale(device, grad_u, factor);
         }
-        projection_backward_weights(model, p, both, &grad_u, tensor_rows(latents.t[0], i.row, i.count));
+        projection_backward_weights(model, &a->kv_b, both, &grad_u, tensor_rows(latents.t[0], i.row, i.count));
         tensor_free(device, &grad_u);
     }
     tensor_free(device, &narrow);
     tensor_free(device, &wide);
 }
 
-// The part of a segment that is in the block, counted from the block's first key; its gradients are rows of those
-// of the block.
-static struct key_segment within(const struct key_block *b, const struct carry_segment *s, struct tensor grad_k,
-                                 struct tensor grad_v)
+// The part of a segment that is in the block, counted from the block's first key and before its key `end`; its
+// gradients are rows of those of the block.
+static struct key_segment within(const struct attention *a, const struct carry_segment *s, size_t end)
 {
-    size_t first = s->start > b->first ? s->start : b->first, end = s->start + s->count;
-    end = end < b->first + b->count ? end : b->first + b->count;
-    size_t start = first < end ? first - b->first : 0, count = first < end ? end - first : 0;
+    size_t first = s->start > a->first ? s->start : a->first, last = s->start + s->count;
+    last = last < a->first + end ? last : a->first + end;
+    size_t start = first < last ? first - a->first : 0, count = first < last ? last - first : 0;
     return (struct key_segment){.start = start,
                                 .count = count,
-                                .grad_k = tensor_rows(grad_k, start * b->batch, count * b->batch),
-                                .grad_v = tensor_rows(grad_v, start * b->batch, count * b->batch)};
+                                .grad_k = tensor_rows(a->grad_k, start * a->batch, count * a->batch),
+                                .grad_v = tensor_rows(a->grad_v, start * a->batch, count * a->batch)};
 }
 
-// grad_q: not read. A key of another chunk's gives KV_B a gradient times that chunk's factor, because the cell
-// gives it here what the chunk's own cells would have given its latent.
-static void attend_backward(struct cell_at at, const struct kept *kept, struct carry carry,
-                            const struct carry_segment *segments, size_t count, struct tensor grad_o,
-                            struct tensor grad_q)
+// Writes the segments' parts, those that are not empty; returns their number.
+static size_t parts_within(const struct attention *a, const struct carry_segment *segments, size_t count,
+                           size_t end, struct key_segment *parts)
+{
+    size_t seen = 0;
+    for (size_t i = 0; i < count; i++) {
+        parts[seen] = within(a, &segments[i], end);
+        seen += parts[seen].count > 0;
+    }
+    return seen;
+}
+
+// A key of another chunk's gives KV_B a gradient times that chunk's factor, because the cell gives it here what the
+// chunk's own cells would have given its latent.
+static void fold_block(const struct attention *a, struct carry latents, const struct carry_segment *segments,
+                       size_t count)
+{
+    size_t B = a->batch;
+    struct carry of_block = rows_of_block(a, latents);
+    for (size_t i = 0; i < count; i++) {
+        struct key_segment part = within(a, &segments[i], a->count);
+        double factor = i + 1 < count && segments[i].factor != 0 ? segments[i].factor : 1;
+        if (part.count > 0)
+            fold(a, part.grad_k, part.grad_v, carry_rows(of_block, part.start * B, part.count * B),
+                 carry_rows(segments[i].grad, (a->first + part.start - segments[i].start) * B, part.count * B),
+                 factor);
+    }
+}
+
+// Over a range of keys, to segments of gradients.
+static void attend_to_backward(struct attention *a, struct key_range range, struct carry latents,
+                               const struct carry_segment *segments, size_t count)
+{
+    struct device *device = a->at.model->device;
+    struct key_segment *parts = calloc(count, sizeof *parts);
+    struct seeing s;
+    CHECK(parts);
+    for (range_begin(a, range); block_next(a);) {
+        for (size_t i = 0; i < a->run_count; i++) {
+            if (!run_sees(a, i, &s))
+                continue;
+            if (!a->expanded) {
+                expand(a, latents);
+                size_t written = parts_within(a, segments, count, a->count, parts);
+                for (size_t j = 0; j < written; j++) {
+                    op_zero(device, parts[j].grad_k);
+                    op_zero(device, parts[j].grad_v);
+                }
+            }
+            size_t seen = parts_within(a, segments, count, s.shape.keys, parts);
+            op_attention_backward(device, s.shape, rows_seeing(&s, a->grad_q), a->seen[i], parts, seen,
+                                  rows_seeing(&s, a->grad_o), rows_seeing(&s, a->o), rows_seeing(&s, a->logsumexp),
+                                  rows_seeing(&s, a->q), keys_seen(a, &s, a->k), keys_seen(a, &s, a->v));
+            a->seen[i] = true;
+        }
+        if (a->expanded)
+            fold_block(a, latents, segments, count);
+    }
+    free(parts);
+}
+
+static void attend_at_stop_backward(void *of, const struct pieces *pieces, struct carry block,
+                                    struct carry grad_block)
+{
+    struct attention *a = of;
+    for (size_t i = PIECES; i-- > 0;) {
+        struct key_range range = range_of(a, pieces, i);
+        struct carry_segment segment = {range.start, range.count,
+                                        carry_rows(grad_block, range.row, range.count * a->batch), 0};
+        attend_to_backward(a, range, block, &segment, 1);
+    }
+}
+
+// grad_q: not read.
+static void latent_attend_backward(struct cell_at at, const struct kept *kept, struct carry carry,
+                                   const struct carry_segment *segments, size_t count, struct tensor grad_o,
+                                   struct tensor grad_q)
 {
     struct model *model = at.model;
     struct device *device = model->device;
     enum dtype sums = dtype_statistic(device->ops->dtype);
-    struct key_block b = key_blocks_open(at, grad_q.rows);
-    struct tensor grad_k = tensor_new(device, b.k.rows, b.k.cols, sums, CATEGORY_WORKSPACE);
-    struct tensor grad_v = tensor_new(device, b.v.rows, b.v.cols, sums, CATEGORY_WORKSPACE);
-    struct key_segment *parts = calloc(count, sizeof *parts);
-    CHECK(parts);
-    while (key_blocks_next(&b, carry)) {
-        size_t seen = 0;
-        for (size_t i = 0; i < count; i++) {
-            parts[seen] = within(&b, &segments[i], grad_k, grad_v);
-            seen += parts[seen].count > 0;
-        }
-        for (size_t i = 0; i < seen; i++) {
-            op_zero(device, parts[i].grad_k);
-            op_zero(device, parts[i].grad_v);
-        }
-        op_attention_backward(device, b.shape, seeing(&b, grad_q), b.first > 0, parts, seen, seeing(&b, grad_o),
-                              seeing(&b, kept->own[ATTENTION_O]), seeing(&b, kept->own[ATTENTION_LOGSUMEXP]),
-                              seeing(&b, kept->own[LATENT_Q]), b.k, b.v);
-        for (size_t i = 0; i < count; i++) {
-            struct key_segment part = within(&b, &segments[i], grad_k, grad_v);
-            size_t row = (b.first + part.start) * b.batch, rows = part.count * b.batch;
-            double factor = i + 1 < count && segments[i].factor != 0 ? segments[i].factor : 1;
-            if (rows > 0)
-                fold(&b, part.grad_k, part.grad_v, carry_rows(carry, row, rows),
-                     carry_rows(segments[i].grad, row - segments[i].start * b.batch, rows), factor);
-        }
+    size_t heads = kind_of(model, at.layer)->heads;
+    bool spread = spreads(&at);
+    struct tensor q = own_q(&at, kept->own[LATENT_Q]);
+    struct attention a;
+    attention_open(&a, at, spread ? heads_spread(model, at.batch, q, heads) : q, spread);
+    a.o = own_o(&at, kept->own[ATTENTION_O]), a.logsumexp = own_logsumexp(&at, kept->own[ATTENTION_LOGSUMEXP]);
+    a.grad_o = grad_o, a.grad_q = grad_q;
+    if (spread) {
+        a.o = heads_spread(model, at.batch, a.o, heads);
+        a.logsumexp = heads_spread(model, at.batch, a.logsumexp, heads);
+        a.grad_o = heads_spread(model, at.batch, own_o(&at, grad_o), heads);
+        a.grad_q = scratch(model, a.q.rows, a.q.cols);
     }
-    free(parts);
-    tensor_free(device, &grad_v);
-    tensor_free(device, &grad_k);
-    key_blocks_close(&b);
+    a.grad_k = tensor_new(device, a.k.rows, a.k.cols, sums, CATEGORY_WORKSPACE);
+    a.grad_v = tensor_new(device, a.v.rows, a.v.cols, sums, CATEGORY_WORKSPACE);
+    if (a.ring)
+        ring_pass_backward(model, at.batch, carry, segments->grad, attend_at_stop_backward, &a);
+    else if (a.run_count > 0)
+        attend_to_backward(&a, all_keys(&a), carry, segments, count);
+    tensor_free(device, &a.grad_v);
+    tensor_free(device, &a.grad_k);
+    attention_close(&a);
+    if (spread) {
+        heads_collect(model, at.batch, own_q(&at, grad_q), heads, a.grad_q);
+        tensor_free(device, &a.grad_q);
+        tensor_free(device, &a.grad_o);
+        tensor_free(device, &a.logsumexp);
+        tensor_free(device, &a.o);
+        tensor_free(device, &a.q);
+    }
 }
 
 // Operands of the blocks of rows.
 struct projections {
     struct cell_at at;
     const struct kept *kept;
-    struct tensor x, grad, grad_q;
-    struct carry grad_carry; // of the chunk's own tokens
+    struct tensor x, grad;
+    struct tensor grad_q;    // no tensor: of latents alone
+    struct carry grad_carry; // of the chunk's own tokens; no tensors: of queries alone
     // Scratch of a block: the norm of x, unless it is kept or there is none; the norm of q_a, and its gradient;
     // the latents' gradients in grad's dtype; both, side by side.
     struct tensor h, q_a, grad_q_a, grad_c, grad_k_rope, both;
@@ -566,14 +835,19 @@ static void block_backward(const struct projections *p, size_t row, size_t rows,
     const struct projection *w = block->parameters, *first = w[Q_A].weight ? &w[Q_A] : &w[Q];
     bool descends = model_descends(model, p->at.layer), normed = block->norm;
     struct tensor h = block_input_again(model, block, p->kept, p->h, p->x, row, rows);
-    struct tensor grad_u_q = {0}, grad_u_kv = {0}, grad_both = latents_backward(p, row, rows, tokens);
-    struct tensor grad_first = queries_backward(p, row, h, &grad_u_q);
-    projection_backward_weights(model, &w[KV_A], grad_both, &grad_u_kv, h);
+    bool latents = p->grad_carry.t[0].data, queries = p->grad_q.data;
+    struct tensor grad_u_q = {0}, grad_u_kv = {0};
+    struct tensor grad_both = latents ? latents_backward(p, row, rows, tokens) : tensor_none();
+    struct tensor grad_first = queries ? queries_backward(p, row, h, &grad_u_q) : tensor_none();
+    if (latents)
+        projection_backward_weights(model, &w[KV_A], grad_both, &grad_u_kv, h);
     // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
     struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
     if (block_input_needed(block, descends)) {
-        projection_backward_input(model, first, grad_h, grad_first, &grad_u_q, !normed);
-        projection_backward_input(model, &w[KV_A], grad_h, grad_both, &grad_u_kv, true);
+        if (queries)
+            projection_backward_input(model, first, grad_h, grad_first, &grad_u_q, !normed);
+        if (latents)
+            projection_backward_input(model, &w[KV_A], grad_h, grad_both, &grad_u_kv, !normed || queries);
         block_input_backward(model, block, p->kept, descends, grad, h, p->x, row);
     }
     tensor_free(model->device, &grad_u_kv);
@@ -586,10 +860,10 @@ static void projections_backward(struct projections p)
     struct device *device = model->device;
     const struct layer_kind *kind = kind_of(model, p.at.layer);
     size_t n = p.grad.rows, B = n / p.at.chunk.count, max = block_token_rows(model, p.at.layer, n, B);
-    bool narrow = p.grad_carry.t[0].dtype != p.grad.dtype;
+    bool latents = p.grad_carry.t[0].data, narrow = latents && p.grad_carry.t[0].dtype != p.grad.dtype;
     if (!p.kept->h.data && block_of(model, p.at.layer)->norm)
         p.h = scratch(model, max, model->config.width);
-    if (kind->q_rank) {
+    if (kind->q_rank && p.grad_q.data) {
         p.q_a = scratch(model, max, kind->q_rank);
         p.grad_q_a = scratch(model, max, kind->q_rank);
     }
@@ -597,9 +871,15 @@ static void projections_backward(struct projections p)
         p.grad_c = scratch(model, max, kind->kv_rank);
         p.grad_k_rope = scratch(model, max, kind->rotary);
     }
-    p.both = scratch(model, max, kind->kv_rank + kind->rotary);
-    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);)
-        block_backward(&p, b.row, b.count, (struct span){p.at.chunk.start + b.row / B, b.count / B});
+    if (latents)
+        p.both = scratch(model, max, kind->kv_rank + kind->rotary);
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&p.at.batch->pieces, p.at.chunk, runs);
+    for (size_t i = 0; i < count; i++) {
+        size_t row = (runs[i].first - p.at.chunk.start) * B;
+        for (struct blocks b = blocks_of(device, runs[i].count * B, max); blocks_next(&b);)
+            block_backward(&p, row + b.row, b.count, (struct span){runs[i].start + b.row / B, b.count / B});
+    }
     tensor_free(device, &p.both);
     tensor_free(device, &p.grad_k_rope);
     tensor_free(device, &p.grad_c);
@@ -614,19 +894,34 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
     struct model *model = at.model;
     const struct kept *kept = &a->mixer;
     const struct carry_segment *own = &segments[count - 1];
-    size_t B = grad.rows / at.chunk.count;
-    struct tensor grad_q = scratch(model, grad.rows, kept->own[LATENT_Q].cols);
-    CHECK(own->start <= at.chunk.start && at.chunk.start + at.chunk.count <= own->start + own->count);
-    attend_backward(at, kept, carry, segments, count, grad_o, grad_q);
-    turn_queries(model, at.batch, at.layer, grad_q, at.chunk, -1);
-    projections_backward(
-        (struct projections){.at = at,
-                             .kept = kept,
-                             .x = a->x,
-                             .grad = grad,
-                             .grad_q = grad_q,
-                             .grad_carry = carry_rows(own->grad, (at.chunk.start - own->start) * B, grad.rows)});
+    struct tensor grad_q = scratch(model, grad.rows, q_cols(kind_of(model, at.layer)));
+    latent_attend_backward(at, kept, carry, segments, count, grad_o, grad_q);
+    struct projections p = {.at = at, .kept = kept, .x = a->x, .grad = grad, .grad_q = grad_q};
+    if (grad.rows > 0) {
+        turn_queries(model, at.batch, at.layer, grad_q, at.chunk, -1);
+        if (!batch_is_shared(at.batch)) {
+            size_t B = grad.rows / at.chunk.count;
+            CHECK(own->start <= at.chunk.start && at.chunk.start + at.chunk.count <= own->start + own->count);
+            p.grad_carry = carry_rows(own->grad, (at.chunk.start - own->start) * B, grad.rows);
+        }
+        projections_backward(p);
+    }
     tensor_free(model->device, &grad_q);
+}
+
+// Recomputes from x the other inputs of the backward of latents.
+static void project_backward(struct cell_at at, struct tensor x, struct carry grad_carry, struct tensor grad)
+{
+    struct model *model = at.model;
+    struct activations a = {0};
+    struct projected to = {0};
+    if (block_of(model, at.layer)->norm)
+        to.rstd = a.mixer.rstd = statistic(model, x.rows, 1);
+    keep_latents(model, at.layer, x.rows, &a.mixer, &to);
+    projections_forward(model, at.layer, x, &to);
+    projections_backward(
+        (struct projections){.at = at, .kept = &a.mixer, .x = x, .grad = grad, .grad_carry = grad_carry});
+    activations_free(model->device, &a);
 }
 
 // ---- what it costs
@@ -661,6 +956,18 @@ static double flops(const struct config *c, size_t layer, const struct batch *ba
     return 2 * attention_pairs(batch, kind->window) * (double)(q_cols(kind) + o_cols(kind));
 }
 
+static bool shares(const struct config *c, size_t layer, enum exchange exchange, size_t ranks,
+                   struct status *status)
+{
+    size_t heads = config_kind(c, layer)->heads;
+    return exchange != EXCHANGE_ALL_TO_ALL || heads % ranks == 0 ||
+           status_set(
+               status, STATUS_UNSUPPORTED,
+               "%zu ranks cannot share the %zu heads of layer %zu, latent, evenly: use a number that divides "
+               "them, or another parallel.exchange",
+               ranks, heads, layer);
+}
+
 const struct mixer mixer_latent = {
     .kind = {.name = "latent", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
     .check = check,
@@ -671,5 +978,8 @@ const struct mixer mixer_latent = {
     .finish = finish,
     .forward = forward,
     .backward = backward,
+    .shares = shares,
+    .sends = attend_sends,
+    .project_backward = project_backward,
     .flops = flops,
 };
