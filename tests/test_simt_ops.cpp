@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 extern "C" {
+#include "kernels/cuda/workspace.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 #include <cmocka.h>
@@ -37,6 +38,7 @@ void check(enum dtype dtype, const char *operation, double largest)
     auto c = std::make_unique<struct cases>();
     c->device = device;
     c->largest = largest;
+    c->delta_rounds = cuda_delta_takes_tensor_cores(device);
     c->reorder =
         simt::card_shared_bytes == SMALL_CARD ? set_order : nullptr; // tiles of other sizes have the same order
     cases_run(c.get(), operation);
@@ -61,12 +63,23 @@ double largest(double always, double at_length)
 
 // Rows so long that a thread takes several steps in them.
 const char *const LONG_ROWS = "cross_entropy";
+const char *const DELTA[] = {"delta_rule_forward", "delta_rule_backward", "delta_transition"};
 const char *const TILED[] = {"attention_forward", "attention_backward"};
 const char *asked; // of the operations this one alone
 
 bool is_asked(const char *operation)
 {
     return !asked || strcmp(operation, asked) == 0;
+}
+
+// In bf16 the delta rule has two forms; scalar units' is not the default.
+void test_scalar_delta(void **)
+{
+    setenv("LONGBP_DELTA", "simt", 1);
+    for (const char *operation : DELTA)
+        if (is_asked(operation))
+            check(DTYPE_BF16, operation, largest(1e4, 1e5));
+    unsetenv("LONGBP_DELTA");
 }
 
 void test_operations(void **)
@@ -96,6 +109,7 @@ void test_attention(void **)
 int main(int argc, char **argv)
 {
     asked = argc > 1 ? argv[1] : nullptr;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_scalar_delta),
+                                       cmocka_unit_test(test_attention)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -685,6 +685,12 @@ static size_t block_rows(const struct device *device, size_t cols)
     return longer ? 2 * rows : rows;
 }
 
+bool cuda_delta_takes_tensor_cores(const struct device *device)
+{
+    const char *units = getenv("LONGBP_DELTA");
+    return device->ops->dtype == DTYPE_BF16 && !(units && strcmp(units, "simt") == 0);
+}
+
 // The delta rule's: as kernels/cuda/kernels/delta_tile.cuh lays it out.
 static size_t delta_backward_workspace(const struct device *device, struct delta_shape shape)
 {

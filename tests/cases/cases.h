@@ -49,6 +49,8 @@ struct cases {
     // Likewise of a product that is rounded before it is added to what its result holds: cuBLASLt 13.1 does so on
     // an H200, of some shapes.
     double product_roundings;
+    // Tensor cores multiply the delta rule's factors, which are rounded to the device's dtype.
+    bool delta_rounds;
     bool omit;     // no operation is run: all cases must fail
     size_t offset; // elements by which the next operands are off an aligned address
     size_t checks, failures;

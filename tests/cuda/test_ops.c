@@ -1,6 +1,7 @@
 // Every operation of a device, in bf16, f32 and f64, held to its cases (tests/cases).
 // Usage: test_ops [DEVICE [LARGEST [DTYPE]]]; cases of more than LARGEST results (attention: scores) are left out.
 #include "harness/machine/environment.h"
+#include "kernels/cuda/workspace.h"
 #include "tests/cases/cases.h"
 #include <string.h>
 
@@ -28,7 +29,9 @@ int main(int argc, char **argv)
             c = (struct cases){.device = device,
                                .largest = largest,
                                .attention_roundings = 1,
-                               .product_roundings = dtypes[d] == DTYPE_BF16};
+                               .product_roundings = dtypes[d] == DTYPE_BF16,
+                               .delta_rounds =
+                                   strncmp(name, "cuda", 4) == 0 && cuda_delta_takes_tensor_cores(device)};
             cases_run(&c, *operation);
             printf("%-5s %-20s %4zu checks, %zu failed\n", dtype_name(dtypes[d]), *operation, c.checks, c.failures);
             // In f64 the longest heads find no tile on some cards.

@@ -19,62 +19,67 @@ template <class T> struct walk {
     workspace<A> kept; // of a backward's first pass, which moves neither state nor base; states NULL: none
 };
 
-template <class A> constexpr size_t shared_size(size_t key_dim)
+template <class F> constexpr size_t shared_size(size_t key_dim)
 {
-    return (3 * slice<A>::SIZE + key_dim * slice<A>::STRIDE + SQUARE) * sizeof(A);
+    return (F::state_size(key_dim) + F::SQUARE + F::SOLVE) * sizeof(typename F::A) +
+           3 * F::SIZE * sizeof(typename F::X);
 }
 
 // E in registers becomes what (I + M beta)^-1 makes of it; U's rows are left in u. m: strictly lower.
-template <class A, int N> __device__ void solve(A (&e)[ROWS][N], A *u, const A *m, const A *beta)
+template <class F>
+__device__ void solve(value_part<F> &e, typename F::X *u, const typename F::A *m, const typename F::A *beta)
 {
+    using A = typename F::A;
 #pragma unroll
     for (int i = 0; i < ROWS; i++) // a thread's row i is row j once
 #pragma unroll 1
         for (int j = i * SIDE; j < (i + 1) * SIDE; j++) {
             if (side_y() + i * SIDE == j)
 #pragma unroll
-                for (int n = 0; n < N; n++)
-                    u[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * e[i][n];
+                for (int n = 0; n < F::COLUMNS; n++)
+                    u[j * F::STRIDE + side_x() + n * SIDE] = beta[j] * e.at[i * F::COLUMNS + n];
             __syncthreads();
             each(e, [&](int row, int column, A &x) {
                 if (row > j)
-                    x -= m[row * SQUARE_STRIDE + j] * u[j * slice<A>::STRIDE + column];
+                    x -= m[row * F::SQUARE_STRIDE + j] * u[j * F::STRIDE + column];
             });
         }
     __syncthreads();
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) forward(rule<T> r, walk<T> w)
+template <class F> __global__ void __launch_bounds__(THREADS, 1) forward(rule<typename F::T> r, walk<typename F::T> w)
 {
-    using A = wide_t<T>;
-    using slice = struct slice<A>;
+    using A = typename F::A;
+    using X = typename F::X;
+    constexpr int STRIDE = F::STRIDE, STATE_STRIDE = F::STATE_STRIDE, SQUARE_STRIDE = F::SQUARE_STRIDE;
     DYNAMIC_SHARED(shared);
     __shared__ rows<A> of;
-    A *q = (A *)shared, *k = q + slice::SIZE, *u = k + slice::SIZE, *square = u + slice::SIZE,
-      *state = square + SQUARE;
     size_t head = blockIdx.x, b = head / r.shape.heads, h = head % r.shape.heads, key_head = r.key_head(h);
-    size_t first = blockIdx.y * slice::WIDTH, key_dim = r.shape.key_dim, size = key_dim * w.columns;
+    size_t first = blockIdx.y * F::WIDTH, key_dim = r.shape.key_dim, size = key_dim * w.columns;
+    A *state = (A *)shared, *square = state + F::state_size(key_dim), *scratch = square + F::SQUARE;
+    X *q = (X *)(scratch + F::SOLVE), *k = q + F::SIZE, *u = k + F::SIZE;
     A *own = w.state + head * size, *base = w.base ? w.base + head * size : nullptr;
     block at = {r.sequence(b), 0, 0};
     for (; at.begin < at.s.tokens; at.begin += at.count) {
         size_t end = delta_block_end(&at.s, at.begin);
         at.count = (int)(end - at.begin);
         if (at.begin == 0 || run_begins(&at.s, at.begin))
-            load_state(state, state_before<A>(at, own, base, nullptr), first, key_dim, w.columns);
+            load_state<F>(state, state_before<A>(at, own, base, nullptr), first, key_dim, w.columns);
         load_norms(of, r, at, key_head, w.o);
-        load_gates(of, square, r, at, h);
-        A kk[ROWS][ROWS] = {}, qk[ROWS][ROWS] = {}, ks[ROWS][slice::COLUMNS] = {}, qs[ROWS][slice::COLUMNS] = {};
-        for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-            int terms = (int)(key_dim - j < slice::WIDTH ? key_dim - j : slice::WIDTH);
-            load_slice(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+        load_gates<F>(of, square, r, at, h);
+        square_part<F> kk, qk;
+        value_part<F> ks, qs;
+        for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+            int terms = (int)(key_dim - j < F::WIDTH ? key_dim - j : F::WIDTH);
+            load_slice<F>(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
             if (w.o)
-                load_slice(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
+                load_slice<F>(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
             __syncthreads();
-            add_product(kk, k, slice::STRIDE, 1, k, 1, slice::STRIDE, terms);
-            add_product(ks, k, slice::STRIDE, 1, state + j * slice::STRIDE, slice::STRIDE, 1, terms);
+            add_product(kk, k, STRIDE, 1, k, 1, STRIDE, terms);
+            add_product(ks, k, STRIDE, 1, state + j * STATE_STRIDE, STATE_STRIDE, 1, terms);
             if (w.o) {
-                add_product(qk, q, slice::STRIDE, 1, k, 1, slice::STRIDE, terms);
-                add_product(qs, q, slice::STRIDE, 1, state + j * slice::STRIDE, slice::STRIDE, 1, terms);
+                add_product(qk, q, STRIDE, 1, k, 1, STRIDE, terms);
+                add_product(qs, q, STRIDE, 1, state + j * STATE_STRIDE, STATE_STRIDE, 1, terms);
             }
             __syncthreads();
         }
@@ -89,7 +94,10 @@ template <class T> __global__ void __launch_bounds__(THREADS) forward(rule<T> r,
                 of.kept[i] * x;
         });
         __syncthreads();
-        solve(ks, u, square, of.beta);
+        if constexpr (F::TENSOR)
+            solve_blocks<F, false>(ks, u, square, of.beta, scratch);
+        else
+            solve(ks, u, square, of.beta);
         if (w.kept.states) // E
             each(ks, [&](int i, int j, A &x) {
                 if (i < at.count && first + j < w.columns)
@@ -97,13 +105,11 @@ template <class T> __global__ void __launch_bounds__(THREADS) forward(rule<T> r,
             });
         if (w.o) {
 #pragma unroll
-            for (int i = 0; i < ROWS; i++)
-#pragma unroll
-                for (int j = 0; j < ROWS; j++)
-                    square[(side_y() + i * SIDE) * SQUARE_STRIDE + side_x() + j * SIDE] = kk[i][j] * qk[i][j];
+            for (int i = 0; i < kk.COUNT; i++)
+                square[kk.row(i) * SQUARE_STRIDE + kk.column(i)] = kk.at[i] * qk.at[i];
             each(qs, [&](int i, int, A &x) { x *= of.kept[i]; });
             __syncthreads();
-            add_product(qs, square, SQUARE_STRIDE, 1, u, slice::STRIDE, 1, at.count);
+            add_product(qs, square, SQUARE_STRIDE, 1, u, STRIDE, 1, at.count);
             each(qs, [&](int i, int j, A &x) {
                 if (i < at.count && first + j < w.columns)
                     narrow(w.o[(at.row(i) * r.shape.heads + h) * w.columns + first + j], x);
@@ -111,59 +117,54 @@ template <class T> __global__ void __launch_bounds__(THREADS) forward(rule<T> r,
             __syncthreads();
         }
         for (int i = side_y(); i < C; i += SIDE)
-            for (int j = side_x(); j < slice::WIDTH; j += SIDE)
-                u[i * slice::STRIDE + j] *= of.tail[i];
-        for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-            load_slice(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+            for (int j = side_x(); j < F::WIDTH; j += SIDE)
+                narrow(u[i * STRIDE + j], of.tail[i] * widen<A>(u[i * STRIDE + j]));
+        for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+            load_slice<F>(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
             __syncthreads();
-            A sum[slice::COLUMNS][slice::COLUMNS] = {};
-            add_product(sum, k, 1, slice::STRIDE, u, slice::STRIDE, 1, at.count);
-#pragma unroll
-            for (int i = 0; i < slice::COLUMNS; i++) {
-                size_t row = j + side_y() + i * SIDE;
-#pragma unroll
-                for (int n = 0; n < slice::COLUMNS; n++) {
-                    A *to = state + row * slice::STRIDE + side_x() + n * SIDE;
-                    if (row < key_dim)
-                        *to = of.kept[at.count - 1] * *to + sum[i][n];
-                }
-            }
+            state_part<F> sum;
+            add_product(sum, k, 1, STRIDE, u, STRIDE, 1, at.count);
+            each(sum, [&](int i, int n, A &x) {
+                A *to = state + (j + i) * STATE_STRIDE + n;
+                if (j + i < key_dim)
+                    *to = of.kept[at.count - 1] * *to + x;
+            });
             __syncthreads();
         }
         if (w.kept.states) {
             if (end < at.s.tokens && !run_begins(&at.s, end))
-                store_state(w.kept.state(head, end), state, first, key_dim, w.columns);
+                store_state<F>(w.kept.state(head, end), state, first, key_dim, w.columns);
         } else if (run_ends_prefix(&at.s, end - 1) && base) {
-            store_state(base, state, first, key_dim, w.columns);
+            store_state<F>(base, state, first, key_dim, w.columns);
         }
         __syncthreads();
     }
     if (!w.kept.states)
-        store_state(own, state, first, key_dim, w.columns);
+        store_state<F>(own, state, first, key_dim, w.columns);
 }
 
-template <class T> void run(struct device *device, rule<T> r, walk<T> w)
+template <class F> void run(struct device *device, rule<typename F::T> r, walk<typename F::T> w)
 {
-    using A = wide_t<T>;
-    launch(forward<T>, dim3(r.shape.run.batch * r.shape.heads, ceil_div(w.columns, slice<A>::WIDTH)), THREADS,
-           shared_size<A>(r.shape.key_dim), device, r, w);
+    launch(forward<F>, dim3(r.shape.run.batch * r.shape.heads, ceil_div(w.columns, F::WIDTH)), THREADS,
+           shared_size<F>(r.shape.key_dim), device, r, w);
 }
 
 // grad_state = transition^T grad_state, a slice of its columns.
 template <class A> __global__ void carry(A *grad_state, const A *transition, size_t key_dim, size_t columns)
 {
+    using F = form<A, false>;
     DYNAMIC_SHARED(shared);
     A *state = (A *)shared;
-    size_t first = blockIdx.y * slice<A>::WIDTH;
+    size_t first = blockIdx.y * F::WIDTH;
     grad_state += blockIdx.x * key_dim * columns;
     transition += blockIdx.x * key_dim * key_dim;
-    load_state(state, grad_state, first, key_dim, columns);
+    load_state<F>(state, grad_state, first, key_dim, columns);
     __syncthreads();
     for (size_t i = side_y(); i < key_dim; i += SIDE) {
-        for (int j = side_x(); j < slice<A>::WIDTH; j += SIDE) {
+        for (int j = side_x(); j < F::WIDTH; j += SIDE) {
             A sum = 0;
             for (size_t n = 0; n < key_dim; n++)
-                sum += transition[n * key_dim + i] * state[n * slice<A>::STRIDE + j];
+                sum += transition[n * key_dim + i] * state[n * F::STATE_STRIDE + j];
             if (first + j < columns)
                 grad_state[i * columns + first + j] = sum;
         }
@@ -175,10 +176,11 @@ template <class A> __global__ void carry(A *grad_state, const A *transition, siz
 void cuda_delta_rule_forward(struct device *device, struct delta_shape shape, struct tensor o, struct tensor state,
                              struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
-    with_type(qkv.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        using A = wide_t<T>;
-        run<T>(device, rule_of<T>(shape, qkv, decay, beta),
+    with_form(device, qkv.dtype, [&](auto form) {
+        using F = decltype(form);
+        using T = typename F::T;
+        using A = typename F::A;
+        run<F>(device, rule_of<T>(shape, qkv, decay, beta),
                {(T *)o.data, (A *)state.data, (A *)base.data, shape.value_dim, true, {}});
     });
 }
@@ -186,10 +188,11 @@ void cuda_delta_rule_forward(struct device *device, struct delta_shape shape, st
 void delta_states_forward(struct device *device, struct delta_shape shape, struct tensor state, struct tensor base,
                           struct tensor qkv, struct tensor decay, struct tensor beta, struct tensor memory)
 {
-    with_type(qkv.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        using A = wide_t<T>;
-        run<T>(device, rule_of<T>(shape, qkv, decay, beta),
+    with_form(device, qkv.dtype, [&](auto form) {
+        using F = decltype(form);
+        using T = typename F::T;
+        using A = typename F::A;
+        run<F>(device, rule_of<T>(shape, qkv, decay, beta),
                {nullptr, (A *)state.data, (A *)base.data, shape.value_dim, true, workspace_of<A>(memory, shape)});
     });
 }
@@ -199,10 +202,11 @@ void cuda_delta_transition(struct device *device, struct delta_shape shape, stru
                            struct tensor qkv, struct tensor decay, struct tensor beta)
 {
     shape.run.documents.device_prefixes = tensor_none(); // what a document begins with is none of it
-    with_type(qkv.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        using A = wide_t<T>;
-        run<T>(device, rule_of<T>(shape, qkv, decay, beta),
+    with_form(device, qkv.dtype, [&](auto form) {
+        using F = decltype(form);
+        using T = typename F::T;
+        using A = typename F::A;
+        run<F>(device, rule_of<T>(shape, qkv, decay, beta),
                {nullptr, (A *)transition.data, nullptr, shape.key_dim, false, {}});
     });
 }
@@ -213,8 +217,8 @@ void cuda_delta_carry(struct device *device, struct tensor grad_state, struct te
     with_type(grad_state.dtype, [&](auto type) {
         using A = typename decltype(type)::type;
         if constexpr (std::is_same_v<A, wide_t<A>>)
-            launch(carry<A>, dim3(grad_state.rows, ceil_div(columns, slice<A>::WIDTH)), THREADS,
-                   key_dim * slice<A>::STRIDE * sizeof(A), device, (A *)grad_state.data, (const A *)transition.data,
-                   key_dim, columns);
+            launch(carry<A>, dim3(grad_state.rows, ceil_div(columns, form<A, false>::WIDTH)), THREADS,
+                   form<A, false>::state_size(key_dim) * sizeof(A), device, (A *)grad_state.data,
+                   (const A *)transition.data, key_dim, columns);
     });
 }

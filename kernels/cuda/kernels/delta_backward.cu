@@ -18,125 +18,131 @@ template <class T> struct gradients {
     workspace<A> kept;
 };
 
-template <class A> constexpr size_t states_shared(size_t key_dim)
+template <class F> constexpr size_t states_shared(size_t key_dim)
 {
-    return (4 * slice<A>::SIZE + key_dim * slice<A>::STRIDE + SQUARE) * sizeof(A);
+    return (F::state_size(key_dim) + F::SQUARE + F::SOLVE) * sizeof(typename F::A) +
+           4 * F::SIZE * sizeof(typename F::X);
 }
 
-template <class A> constexpr size_t blocks_shared()
+static_assert(states_shared<form<__nv_bfloat16, true>>(DELTA_DIM_MAX) + sizeof(rows<float>) <= 99 << 10,
+              "a block of sm_86 has room for the longest heads on tensor cores");
+
+template <class F> constexpr size_t blocks_shared()
 {
-    return (3 * slice<A>::SIZE + 2 * slice<A>::WIDTH * slice<A>::STRIDE + SQUARE) * sizeof(A);
+    return F::SQUARE * sizeof(typename F::A) + (3 * F::SIZE + 2 * F::WIDTH * F::STRIDE) * sizeof(typename F::X);
 }
 
 // dU in registers becomes dR; dE's rows are left in e. m: strictly lower.
-template <class A, int N> __device__ void solve_back(A (&u)[ROWS][N], A *e, const A *m, const A *beta)
+template <class F>
+__device__ void solve_back(value_part<F> &u, typename F::X *e, const typename F::A *m, const typename F::A *beta)
 {
+    using A = typename F::A;
 #pragma unroll
     for (int i = ROWS - 1; i >= 0; i--) // a thread's row i is row j once
 #pragma unroll 1
         for (int j = (i + 1) * SIDE - 1; j >= i * SIDE; j--) {
             if (side_y() + i * SIDE == j)
 #pragma unroll
-                for (int n = 0; n < N; n++)
-                    e[j * slice<A>::STRIDE + side_x() + n * SIDE] = beta[j] * u[i][n];
+                for (int n = 0; n < F::COLUMNS; n++)
+                    e[j * F::STRIDE + side_x() + n * SIDE] = beta[j] * u.at[i * F::COLUMNS + n];
             __syncthreads();
             each(u, [&](int row, int column, A &x) {
                 if (row < j)
-                    x -= m[j * SQUARE_STRIDE + row] * e[j * slice<A>::STRIDE + column];
+                    x -= m[j * F::SQUARE_STRIDE + row] * e[j * F::STRIDE + column];
             });
         }
     __syncthreads();
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) grad_states(rule<T> r, gradients<T> g)
+template <class F>
+__global__ void __launch_bounds__(THREADS, 1) grad_states(rule<typename F::T> r, gradients<typename F::T> g)
 {
-    using A = wide_t<T>;
-    using slice = struct slice<A>;
+    using A = typename F::A;
+    using X = typename F::X;
+    constexpr int STRIDE = F::STRIDE, STATE_STRIDE = F::STATE_STRIDE, SQUARE_STRIDE = F::SQUARE_STRIDE;
     DYNAMIC_SHARED(shared);
     __shared__ rows<A> of;
-    A *q = (A *)shared, *k = q + slice::SIZE, *e = k + slice::SIZE, *o = e + slice::SIZE, *square = o + slice::SIZE;
-    A *state = square + SQUARE; // its gradient
     size_t head = blockIdx.x, b = head / r.shape.heads, h = head % r.shape.heads, key_head = r.key_head(h);
-    size_t key_dim = r.shape.key_dim, columns = r.shape.value_dim, first = blockIdx.y * slice::WIDTH;
+    size_t key_dim = r.shape.key_dim, columns = r.shape.value_dim, first = blockIdx.y * F::WIDTH;
+    A *state = (A *)shared; // its gradient
+    A *square = state + F::state_size(key_dim), *scratch = square + F::SQUARE;
+    X *q = (X *)(scratch + F::SOLVE), *k = q + F::SIZE, *e = k + F::SIZE, *o = e + F::SIZE;
     A *base = g.grad_base ? g.grad_base + head * key_dim * columns : nullptr;
     A *own = g.grad_state + head * key_dim * columns;
     block at = {r.sequence(b), 0, 0};
-    load_state(state, (const A *)own, first, key_dim, columns);
+    load_state<F>(state, (const A *)own, first, key_dim, columns);
     for (size_t end = at.s.tokens; end > 0; end = at.begin) {
         at.begin = delta_block_begin(&at.s, end - 1);
         at.count = (int)(end - at.begin);
         bool ends = run_ends(&at.s, end - 1), ends_prefix = base && run_ends_prefix(&at.s, end - 1);
         for (size_t i = side_y(); ends_prefix && i < key_dim; i += SIDE)
-            for (int j = side_x(); j < slice::WIDTH; j += SIDE)
+            for (int j = side_x(); j < F::WIDTH; j += SIDE)
                 if (first + j < columns)
-                    state[i * slice::STRIDE + j] += base[i * columns + first + j];
+                    state[i * STATE_STRIDE + j] += base[i * columns + first + j];
         if (!ends)
-            store_state(g.kept.grad_state(head, end), state, first, key_dim, columns);
+            store_state<F>(g.kept.grad_state(head, end), state, first, key_dim, columns);
         load_norms(of, r, at, key_head, true);
-        load_gates(of, square, r, at, h);
-        load_slice(o, (const A *)nullptr, at.count, first, columns,
-                   [&](int i) { return g.grad_o + (at.row(i) * r.shape.heads + h) * columns; });
-        A kk[ROWS][ROWS] = {}, qk[ROWS][ROWS] = {}, u[ROWS][slice::COLUMNS] = {};
-        for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-            int terms = (int)(key_dim - j < slice::WIDTH ? key_dim - j : slice::WIDTH);
-            load_slice(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
-            load_slice(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
+        load_gates<F>(of, square, r, at, h);
+        load_slice<F>(o, (const A *)nullptr, at.count, first, columns,
+                      [&](int i) { return g.grad_o + (at.row(i) * r.shape.heads + h) * columns; });
+        square_part<F> kk, qk;
+        value_part<F> u;
+        for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+            int terms = (int)(key_dim - j < F::WIDTH ? key_dim - j : F::WIDTH);
+            load_slice<F>(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+            load_slice<F>(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
             __syncthreads();
-            add_product(kk, k, slice::STRIDE, 1, k, 1, slice::STRIDE, terms);
-            add_product(qk, q, slice::STRIDE, 1, k, 1, slice::STRIDE, terms);
-            add_product(u, k, slice::STRIDE, 1, state + j * slice::STRIDE, slice::STRIDE, 1, terms);
+            add_product(kk, k, STRIDE, 1, k, 1, STRIDE, terms);
+            add_product(qk, q, STRIDE, 1, k, 1, STRIDE, terms);
+            add_product(u, k, STRIDE, 1, state + j * STATE_STRIDE, STATE_STRIDE, 1, terms);
             __syncthreads();
         }
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
-#pragma unroll
-            for (int j = 0; j < ROWS; j++) { // D becomes P, and K K^T M
-                A *d = &square[(side_y() + i * SIDE) * SQUARE_STRIDE + side_x() + j * SIDE];
-                kk[i][j] *= *d;
-                *d *= qk[i][j];
-            }
+        for (int i = 0; i < kk.COUNT; i++) { // D becomes P, and K K^T M
+            A *d = &square[kk.row(i) * SQUARE_STRIDE + kk.column(i)];
+            kk.at[i] *= *d;
+            *d *= qk.at[i];
+        }
         each(u, [&](int i, int, A &x) { x *= of.tail[i]; });
         __syncthreads();
-        add_product(u, square, 1, SQUARE_STRIDE, o, slice::STRIDE, 1, at.count);
+        add_product(u, square, 1, SQUARE_STRIDE, o, STRIDE, 1, at.count);
         __syncthreads();
         each(kk, [&](int i, int j, A &x) { square[i * SQUARE_STRIDE + j] = i > j ? x : A(0); });
         __syncthreads();
-        solve_back(u, e, square, of.beta);
+        if constexpr (F::TENSOR)
+            solve_blocks<F, true>(u, e, square, of.beta, scratch);
+        else
+            solve_back(u, e, square, of.beta);
         each(u, [&](int i, int j, A &x) {
             if (i < at.count && first + j < columns) {
                 g.kept.grad_error(head, at.begin + i)[first + j] = x;
-                narrow(g.grad_qkv[at.row(i) * r.columns + r.v_column(h) + first + j], e[i * slice::STRIDE + j]);
+                narrow(g.grad_qkv[at.row(i) * r.columns + r.v_column(h) + first + j], of.beta[i] * x);
             }
-            e[i * slice::STRIDE + j] *= -of.kept[i];
-            o[i * slice::STRIDE + j] *= of.kept[i];
+            narrow(e[i * STRIDE + j], -of.kept[i] * of.beta[i] * x);
+            narrow(o[i * STRIDE + j], of.kept[i] * widen<A>(o[i * STRIDE + j]));
         });
         bool begins = run_begins(&at.s, at.begin), continues = base && run_continues(&at.s, at.begin);
-        for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-            load_slice(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
-            load_slice(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
+        for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+            load_slice<F>(k, of.k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+            load_slice<F>(q, of.q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
             __syncthreads();
-            A sum[slice::COLUMNS][slice::COLUMNS] = {};
-            add_product(sum, q, 1, slice::STRIDE, o, slice::STRIDE, 1, at.count);
-            add_product(sum, k, 1, slice::STRIDE, e, slice::STRIDE, 1, at.count);
-#pragma unroll
-            for (int i = 0; i < slice::COLUMNS; i++) {
-                size_t row = j + side_y() + i * SIDE;
-#pragma unroll
-                for (int n = 0; n < slice::COLUMNS; n++) {
-                    int column = side_x() + n * SIDE;
-                    if (row >= key_dim || first + column >= columns)
-                        continue;
-                    A *to = state + row * slice::STRIDE + column;
-                    A grad = of.kept[at.count - 1] * *to + sum[i][n];
-                    *to = begins ? A(0) : grad;
-                    if (continues)
-                        base[row * columns + first + column] += grad;
-                }
-            }
+            state_part<F> sum;
+            add_product(sum, q, 1, STRIDE, o, STRIDE, 1, at.count);
+            add_product(sum, k, 1, STRIDE, e, STRIDE, 1, at.count);
+            each(sum, [&](int i, int n, A &x) {
+                size_t row = j + i, column = first + n;
+                if (row >= key_dim || column >= columns)
+                    return;
+                A *to = state + row * STATE_STRIDE + n;
+                A grad = of.kept[at.count - 1] * *to + x;
+                *to = begins ? A(0) : grad;
+                if (continues)
+                    base[row * columns + column] += grad;
+            });
             __syncthreads();
         }
     }
-    store_state(own, state, first, key_dim, columns);
+    store_state<F>(own, state, first, key_dim, columns);
 }
 
 // The gradient of the state behind a block, whole; NULL: 0.
@@ -149,54 +155,56 @@ template <class T> __device__ const wide_t<T> *grad_behind(const gradients<T> &g
 }
 
 // dO, E and dR of a block, columns from `first` on.
-template <class T>
-__device__ void load_values(wide_t<T> *o, wide_t<T> *e, wide_t<T> *d, const rule<T> &r, const gradients<T> &g,
-                            const block &b, size_t h, size_t first)
+template <class F, class T>
+__device__ void load_values(typename F::X *o, typename F::X *e, typename F::X *d, const rule<T> &r,
+                            const gradients<T> &g, const block &b, size_t h, size_t first)
 {
-    using A = wide_t<T>;
-    const A *none = nullptr;
+    const typename F::A *none = nullptr;
     size_t head = b.s.sequence * r.shape.heads + h, columns = r.shape.value_dim;
-    load_slice(o, none, b.count, first, columns,
-               [&](int i) { return g.grad_o + (b.row(i) * r.shape.heads + h) * columns; });
-    load_slice(e, none, b.count, first, columns, [&](int i) { return g.kept.error(head, b.begin + i); });
-    load_slice(d, none, b.count, first, columns, [&](int i) { return g.kept.grad_error(head, b.begin + i); });
+    load_slice<F>(o, none, b.count, first, columns,
+                  [&](int i) { return g.grad_o + (b.row(i) * r.shape.heads + h) * columns; });
+    load_slice<F>(e, none, b.count, first, columns, [&](int i) { return g.kept.error(head, b.begin + i); });
+    load_slice<F>(d, none, b.count, first, columns, [&](int i) { return g.kept.grad_error(head, b.begin + i); });
 }
 
 // Shared memory of block_gradients.
-template <class A> struct scratch {
-    A *o, *e, *d, *state, *grad_state, *square;
+template <class F> struct scratch {
+    using A = typename F::A;
+    typename F::X *o, *e, *d, *state, *grad_state;
+    A *square;
     rows<A> *of;
-    A *m, *last, *inner; // by token; by warp
+    A *m, *last, *inner; // by token, in shares of its sum; by warp
 };
 
 // One value head of a block: its gradients of beta and decay; those of q and k into the workspace, added but for
 // the first head's; by_p and by_m += D dP and D dM.
-template <class T>
+template <class F, class T>
 __device__ void head_gradients(const rule<T> &r, const gradients<T> &g, const block &at, size_t key_head, size_t h,
-                               bool is_first, const scratch<wide_t<T>> &s, const wide_t<T> (&kk)[ROWS][ROWS],
-                               const wide_t<T> (&qk)[ROWS][ROWS], wide_t<T> (&by_p)[ROWS][ROWS],
-                               wide_t<T> (&by_m)[ROWS][ROWS])
+                               bool is_first, const scratch<F> &s, const square_part<F> &kk,
+                               const square_part<F> &qk, square_part<F> &by_p, square_part<F> &by_m)
 {
-    using A = wide_t<T>;
-    using slice = struct slice<A>;
+    using A = typename F::A;
+    constexpr int STRIDE = F::STRIDE, SQUARE_STRIDE = F::SQUARE_STRIDE;
     size_t key_dim = r.shape.key_dim, columns = r.shape.value_dim, heads = r.shape.heads;
     size_t head = at.s.sequence * heads + h, size = g.kept.state_size;
     const A *state = state_before(at, g.state + head * size, g.base ? g.base + head * size : nullptr,
                                   at.begin > 0 ? (const A *)g.kept.state(head, at.begin) : nullptr);
     const A *behind = grad_behind(g, at, head);
-    load_gates(*s.of, s.square, r, at, h);
+    load_gates<F>(*s.of, s.square, r, at, h);
     {
-        A grad_p[ROWS][ROWS] = {}, grad_m[ROWS][ROWS] = {}, dots[ROWS] = {};
-        for (size_t first = 0; first < columns; first += slice::WIDTH) {
-            load_values(s.o, s.e, s.d, r, g, at, h, first);
+        square_part<F> grad_p, grad_m;
+        A dots[ROWS] = {};
+        for (size_t first = 0; first < columns; first += F::WIDTH) {
+            load_values<F>(s.o, s.e, s.d, r, g, at, h, first);
             __syncthreads();
-            add_product(grad_p, s.o, slice::STRIDE, 1, s.e, 1, slice::STRIDE, slice::WIDTH);
-            add_product(grad_m, s.d, slice::STRIDE, 1, s.e, 1, slice::STRIDE, slice::WIDTH);
+            add_product(grad_p, s.o, STRIDE, 1, s.e, 1, STRIDE, F::WIDTH);
+            add_product(grad_m, s.d, STRIDE, 1, s.e, 1, STRIDE, F::WIDTH);
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
-                for (int j = side_x(); j < slice::WIDTH; j += SIDE)
-                    dots[i] += s.d[(side_y() + i * SIDE) * slice::STRIDE + j] *
-                               s.e[(side_y() + i * SIDE) * slice::STRIDE + j];
+                for (int j = side_x(); j < F::WIDTH; j += SIDE) {
+                    int at = (side_y() + i * SIDE) * STRIDE + j;
+                    dots[i] += widen<A>(s.d[at]) * widen<A>(s.e[at]);
+                }
             __syncthreads();
         }
 #pragma unroll
@@ -205,82 +213,79 @@ __device__ void head_gradients(const rule<T> &r, const gradients<T> &g, const bl
             A dot = side_sum(dots[i]);
             if (side_x() == 0 && row < at.count)
                 g.grad_beta[at.row(row) * heads + h] = dot;
+        }
 #pragma unroll
-            for (int j = 0; j < ROWS; j++) {
-                int column = side_x() + j * SIDE;
-                A *d = &s.square[row * SQUARE_STRIDE + column], u = s.of->beta[column];
-                A p = row >= column ? *d * grad_p[i][j] * u : A(0);
-                A m = row > column ? -*d * grad_m[i][j] * s.of->beta[row] * u : A(0);
-                by_p[i][j] += p;
-                by_m[i][j] += m;
-                *d = row > column ? p * qk[i][j] + m * kk[i][j] : A(0); // L
-            }
+        for (int i = 0; i < grad_p.COUNT; i++) {
+            int row = grad_p.row(i), column = grad_p.column(i);
+            A *d = &s.square[row * SQUARE_STRIDE + column], u = s.of->beta[column];
+            A p = row >= column ? *d * grad_p.at[i] * u : A(0);
+            A m = row > column ? -*d * grad_m.at[i] * s.of->beta[row] * u : A(0);
+            by_p.at[i] += p;
+            by_m.at[i] += m;
+            *d = row > column ? p * qk.at[i] + m * kk.at[i] : A(0); // L
         }
     }
-    A sums[ROWS] = {}, lasts[ROWS] = {}, inner = 0;
-    for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-        A by_o[ROWS][slice::COLUMNS] = {}, by_d[ROWS][slice::COLUMNS] = {}, by_e[ROWS][slice::COLUMNS] = {};
-        for (size_t first = 0; first < columns; first += slice::WIDTH) {
-            size_t rows_left = key_dim - j < slice::WIDTH ? key_dim - j : slice::WIDTH;
-            load_values(s.o, s.e, s.d, r, g, at, h, first);
-            for (size_t i = side_y(); i < slice::WIDTH; i += SIDE)
-                for (int n = side_x(); n < slice::WIDTH; n += SIDE) {
+    A sums[value_part<F>::ITS_ROWS] = {}, lasts[value_part<F>::ITS_ROWS] = {}, inner = 0;
+    for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+        value_part<F> by_o, by_d, by_e;
+        for (size_t first = 0; first < columns; first += F::WIDTH) {
+            size_t rows_left = key_dim - j < F::WIDTH ? key_dim - j : F::WIDTH;
+            load_values<F>(s.o, s.e, s.d, r, g, at, h, first);
+            for (size_t i = side_y(); i < F::WIDTH; i += SIDE)
+                for (int n = side_x(); n < F::WIDTH; n += SIDE) {
                     bool inside = i < rows_left && first + n < columns;
                     A x = inside && state ? state[(j + i) * columns + first + n] : A(0);
                     A grad = inside && behind ? behind[(j + i) * columns + first + n] : A(0);
-                    s.state[i * slice::STRIDE + n] = x;
-                    s.grad_state[i * slice::STRIDE + n] = grad;
+                    narrow(s.state[i * STRIDE + n], x);
+                    narrow(s.grad_state[i * STRIDE + n], grad);
                     inner += x * grad;
                 }
             __syncthreads();
-            add_product(by_o, s.o, slice::STRIDE, 1, s.state, 1, slice::STRIDE, slice::WIDTH);
-            add_product(by_d, s.d, slice::STRIDE, 1, s.state, 1, slice::STRIDE, slice::WIDTH);
-            add_product(by_e, s.e, slice::STRIDE, 1, s.grad_state, 1, slice::STRIDE, slice::WIDTH);
+            add_product(by_o, s.o, STRIDE, 1, s.state, 1, STRIDE, F::WIDTH);
+            add_product(by_d, s.d, STRIDE, 1, s.state, 1, STRIDE, F::WIDTH);
+            add_product(by_e, s.e, STRIDE, 1, s.grad_state, 1, STRIDE, F::WIDTH);
             __syncthreads();
         }
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
-#pragma unroll
-            for (int n = 0; n < slice::COLUMNS; n++) {
-                int row = side_y() + i * SIDE;
-                size_t column = j + side_x() + n * SIDE;
-                if (row >= at.count || column >= key_dim)
-                    continue;
-                A q = by_o[i][n] * s.of->kept[row], k = -by_d[i][n] * s.of->kept[row] * s.of->beta[row];
-                A t = by_e[i][n] * s.of->tail[row] * s.of->beta[row];
-                A key = s.of->k_scale[row] * widen<A>(r.k(at.row(row), key_head)[column]);
-                sums[i] += s.of->q_scale[row] * widen<A>(r.q(at.row(row), key_head)[column]) * q + key * k;
-                lasts[i] += key * t;
-                A *to = g.kept.keys + (at.row(row) * 2 * r.shape.key_heads + key_head) * key_dim + column;
-                A *to_k = to + r.shape.key_heads * key_dim;
-                *to = is_first ? q : *to + q;
-                *to_k = is_first ? k + t : *to_k + (k + t);
-            }
+        for (int i = 0; i < by_o.COUNT; i++) {
+            int row = by_o.row(i), of_row = by_o.of_row(i);
+            size_t column = j + by_o.column(i);
+            if (row >= at.count || column >= key_dim)
+                continue;
+            A q = by_o.at[i] * s.of->kept[row], k = -by_d.at[i] * s.of->kept[row] * s.of->beta[row];
+            A t = by_e.at[i] * s.of->tail[row] * s.of->beta[row];
+            A key = s.of->k_scale[row] * widen<A>(r.k(at.row(row), key_head)[column]);
+            sums[of_row] += s.of->q_scale[row] * widen<A>(r.q(at.row(row), key_head)[column]) * q + key * k;
+            lasts[of_row] += key * t;
+            A *to = g.kept.keys + (at.row(row) * 2 * r.shape.key_heads + key_head) * key_dim + column;
+            A *to_k = to + r.shape.key_heads * key_dim;
+            *to = is_first ? q : *to + q;
+            *to_k = is_first ? k + t : *to_k + (k + t);
+        }
     }
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-        A sum = side_sum(sums[i]), last = side_sum(lasts[i]);
-        if (side_x() == 0)
-            s.m[side_y() + i * SIDE] = sum, s.last[side_y() + i * SIDE] = last;
-    }
+    store_row_sums<F>(s.m, sums);
+    store_row_sums<F>(s.last, lasts);
     inner = warp_sum(inner);
     if (threadIdx.x % 32 == 0)
         s.inner[threadIdx.x / 32] = inner;
     __syncthreads();
     int t = threadIdx.x;
     if (t < at.count) { // sums down the columns of L
-        A sum = s.last[t];
+        A sum = 0;
+        for (int share = 0; share < SHARES<F>; share++)
+            sum += s.last[share * C + t];
         for (int i = at.count - 1; i > t; i--)
             s.square[i * SQUARE_STRIDE + t] = sum += s.square[i * SQUARE_STRIDE + t];
     }
     __syncthreads();
     if (t < at.count) {
         A sum = 0;
-        for (int i = 0; i < THREADS / 32; i++)
+        for (int i = 0; i < WARPS; i++)
             sum += s.inner[i];
         sum *= s.of->kept[at.count - 1];
         for (int i = at.count - 1; i >= t; i--)
-            sum += s.m[i];
+            for (int share = 0; share < SHARES<F>; share++)
+                sum += s.m[share * C + i];
         for (int j = 0; j < t; j++)
             sum += s.square[t * SQUARE_STRIDE + j];
         g.grad_decay[at.row(t) * heads + h] = sum;
@@ -289,34 +294,35 @@ __device__ void head_gradients(const rule<T> &r, const gradients<T> &g, const bl
 }
 
 // += of a slice of q's or k's gradients in the workspace. to: of the block's first row.
-template <class A, int N>
-__device__ void add_keys(A *to, size_t stride, const block &at, size_t first, size_t key_dim, A (&sum)[ROWS][N])
+template <class F>
+__device__ void add_keys(typename F::A *to, size_t stride, const block &at, size_t first, size_t key_dim,
+                         value_part<F> &sum)
 {
-    each(sum, [&](int i, int j, A &x) {
+    each(sum, [&](int i, int j, typename F::A &x) {
         if (i < at.count && first + j < key_dim)
             to[i * stride + first + j] += x;
     });
 }
 
-template <class T>
+template <class F, class T>
 __device__ void block_gradients(const rule<T> &r, const gradients<T> &g, const block &at, size_t key_head,
-                                const scratch<wide_t<T>> &s)
+                                const scratch<F> &s)
 {
-    using A = wide_t<T>;
-    using slice = struct slice<A>;
+    using A = typename F::A;
+    constexpr int STRIDE = F::STRIDE, SQUARE_STRIDE = F::SQUARE_STRIDE;
     size_t key_dim = r.shape.key_dim, group = r.shape.heads / r.shape.key_heads;
-    A kk[ROWS][ROWS] = {}, qk[ROWS][ROWS] = {}, by_p[ROWS][ROWS] = {}, by_m[ROWS][ROWS] = {};
+    square_part<F> kk, qk, by_p, by_m;
     auto load_keys = [&](size_t j) {
-        load_slice(s.e, s.of->k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
-        load_slice(s.o, s.of->q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
+        load_slice<F>(s.e, s.of->k_scale, at.count, j, key_dim, [&](int i) { return r.k(at.row(i), key_head); });
+        load_slice<F>(s.o, s.of->q_scale, at.count, j, key_dim, [&](int i) { return r.q(at.row(i), key_head); });
         __syncthreads();
     };
     load_norms(*s.of, r, at, key_head, true);
     __syncthreads();
-    for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
+    for (size_t j = 0; j < key_dim; j += F::WIDTH) {
         load_keys(j);
-        add_product(kk, s.e, slice::STRIDE, 1, s.e, 1, slice::STRIDE, slice::WIDTH);
-        add_product(qk, s.o, slice::STRIDE, 1, s.e, 1, slice::STRIDE, slice::WIDTH);
+        add_product(kk, s.e, STRIDE, 1, s.e, 1, STRIDE, F::WIDTH);
+        add_product(qk, s.o, STRIDE, 1, s.e, 1, STRIDE, F::WIDTH);
         __syncthreads();
     }
     for (size_t h = key_head * group; h < (key_head + 1) * group; h++)
@@ -325,37 +331,39 @@ __device__ void block_gradients(const rule<T> &r, const gradients<T> &g, const b
     A *to_q = g.kept.keys + at.row(0) * width + key_head * key_dim, *to_k = to_q + r.shape.key_heads * key_dim;
     size_t stride = at.s.batch * width;
     each(by_p, [&](int i, int j, A &x) { s.square[i * SQUARE_STRIDE + j] = x; });
-    for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-        A q[ROWS][slice::COLUMNS] = {}, k[ROWS][slice::COLUMNS] = {};
+    for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+        value_part<F> q, k;
         load_keys(j);
-        add_product(q, s.square, SQUARE_STRIDE, 1, s.e, slice::STRIDE, 1, at.count);
-        add_product(k, s.square, 1, SQUARE_STRIDE, s.o, slice::STRIDE, 1, at.count);
+        add_product(q, s.square, SQUARE_STRIDE, 1, s.e, STRIDE, 1, at.count);
+        add_product(k, s.square, 1, SQUARE_STRIDE, s.o, STRIDE, 1, at.count);
         add_keys(to_q, stride, at, j, key_dim, q);
         add_keys(to_k, stride, at, j, key_dim, k);
         __syncthreads();
     }
     each(by_m, [&](int i, int j, A &x) { s.square[i * SQUARE_STRIDE + j] = x; });
-    for (size_t j = 0; j < key_dim; j += slice::WIDTH) {
-        A k[ROWS][slice::COLUMNS] = {};
+    for (size_t j = 0; j < key_dim; j += F::WIDTH) {
+        value_part<F> k;
         load_keys(j);
-        add_product(k, s.square, SQUARE_STRIDE, 1, s.e, slice::STRIDE, 1, at.count);
-        add_product(k, s.square, 1, SQUARE_STRIDE, s.e, slice::STRIDE, 1, at.count);
+        add_product(k, s.square, SQUARE_STRIDE, 1, s.e, STRIDE, 1, at.count);
+        add_product(k, s.square, 1, SQUARE_STRIDE, s.e, STRIDE, 1, at.count);
         add_keys(to_k, stride, at, j, key_dim, k);
         __syncthreads();
     }
 }
 
 // The blocks that begin within DELTA_BLOCK tokens: without documents one.
-template <class T> __global__ void __launch_bounds__(THREADS) grad_blocks(rule<T> r, gradients<T> g, size_t windows)
+template <class F>
+__global__ void __launch_bounds__(THREADS, 1)
+    grad_blocks(rule<typename F::T> r, gradients<typename F::T> g, size_t windows)
 {
-    using A = wide_t<T>;
-    using slice = struct slice<A>;
+    using A = typename F::A;
+    using X = typename F::X;
     DYNAMIC_SHARED(shared);
     __shared__ rows<A> of;
-    __shared__ A m[C], last[C], inner[THREADS / 32];
-    A *o = (A *)shared, *e = o + slice::SIZE, *d = e + slice::SIZE, *state = d + slice::SIZE;
-    A *grad_state = state + slice::WIDTH * slice::STRIDE, *square = grad_state + slice::WIDTH * slice::STRIDE;
-    scratch<A> s = {o, e, d, state, grad_state, square, &of, m, last, inner};
+    __shared__ A m[SHARES<F> * C], last[SHARES<F> * C], inner[WARPS];
+    A *square = (A *)shared;
+    X *o = (X *)(square + F::SQUARE), *e = o + F::SIZE, *d = e + F::SIZE, *state = d + F::SIZE;
+    scratch<F> s = {o, e, d, state, state + F::WIDTH * F::STRIDE, square, &of, m, last, inner};
     block at = {r.sequence(blockIdx.x / windows), blockIdx.x % windows * C, 0};
     size_t limit = at.begin + C < at.s.tokens ? at.begin + C : at.s.tokens;
     if (delta_block_begin(&at.s, at.begin) != at.begin)
@@ -398,10 +406,11 @@ void cuda_delta_rule_backward(struct device *device, struct delta_shape shape, s
                               struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta,
                               struct tensor memory)
 {
-    with_type(qkv.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        using A = wide_t<T>;
-        size_t shared = states_shared<A>(shape.key_dim);
+    with_form(device, qkv.dtype, [&](auto form) {
+        using F = decltype(form);
+        using T = typename F::T;
+        using A = typename F::A;
+        size_t shared = states_shared<F>(shape.key_dim);
         if (shared + sizeof(rows<A>) > cuda_shared_bytes(device)) {
             status_set(
                 &device->status, STATUS_UNSUPPORTED,
@@ -416,9 +425,9 @@ void cuda_delta_rule_backward(struct device *device, struct delta_shape shape, s
                           (const A *)state.data, (const A *)base.data, workspace_of<A>(memory, shape)};
         size_t windows = ceil_div(shape.run.tokens, C), vectors = qkv.rows * 2 * shape.key_heads;
         delta_states_forward(device, shape, state, base, qkv, decay, beta, memory);
-        launch(grad_states<T>, dim3(shape.run.batch * shape.heads, ceil_div(shape.value_dim, slice<A>::WIDTH)),
-               THREADS, shared, device, r, g);
-        launch(grad_blocks<T>, dim3(windows * shape.run.batch, shape.key_heads), THREADS, blocks_shared<A>(),
+        launch(grad_states<F>, dim3(shape.run.batch * shape.heads, ceil_div(shape.value_dim, F::WIDTH)), THREADS,
+               shared, device, r, g);
+        launch(grad_blocks<F>, dim3(windows * shape.run.batch, shape.key_heads), THREADS, blocks_shared<F>(),
                device, r, g, windows);
         launch(grad_norms<T>, dim3(ceil_div(vectors, THREADS / 32)), THREADS, 0, device, r, g, vectors);
     });

@@ -4,6 +4,7 @@
 // sums of grad in registers; its part of product is added to the other warps'. A second kernel adds the blocks'
 // sums in order.
 #include "kernels/cuda/kernels/columns.cuh"
+#include "kernels/cuda/kernels/tensor_core.cuh"
 #include "kernels/cuda/workspace.h"
 
 namespace
@@ -23,21 +24,6 @@ struct operands {
     bool vector; // rows of wide are aligned for 16-byte reads
     size_t rows, group_rows;
 };
-
-// sum += a * b.  a: [16, 16], b: [16, 8], in PTX's fragments of mma.m16n8k16: lane 4 g + t has two numbers of a row
-// each of a[g][2t], a[g + 8][2t], a[g][2t + 8], a[g + 8][2t + 8]; two of a column each of b[2t][g], b[2t + 8][g];
-// and sum[g][2t], sum[g][2t + 1], sum[g + 8][2t], sum[g + 8][2t + 1].
-__device__ __forceinline__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
-{
-#ifdef __CUDACC__
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    simt::mma_m16n8k16(sum, a, b);
-#endif
-}
 
 // Transposes [8, 8] numbers of 16 bits: lane 4 g + t has [g][2t] and [g][2t + 1].
 __device__ __forceinline__ uint32_t transposed(uint32_t x)
@@ -138,7 +124,7 @@ template <int TILES> __global__ void __launch_bounds__(THREADS) pass(operands o)
                 const uint32_t a[4] = {low[i], high[i], low[i + 1], high[i + 1]};
 #pragma unroll
                 for (int q = 0; q < TILES; q++)
-                    multiply(sum[q], a, factor[step][q]);
+                    mma(sum[q], a, factor[step][q]);
             }
 #pragma unroll
             for (int q = 0; q < TILES; q++) {
@@ -162,7 +148,7 @@ template <int TILES> __global__ void __launch_bounds__(THREADS) pass(operands o)
                                        transposed(high[i + 1])};
 #pragma unroll
                 for (int q = 0; q < TILES; q++)
-                    multiply(grad[step][q], a, b[q]);
+                    mma(grad[step][q], a, b[q]);
             }
             if (brings)
                 coefficients[buffer ^ 1][j][pair_row / 2] = pair;
