@@ -460,6 +460,8 @@ void add_cuda()
         add_attention({2048, 30720, 1, 32, 8, 128, 0, {4096, {}}, 0, 0}, true); // Mistral's window
         add_attention({2048, 30720, 1, 8, 4, 256, 0, {}, 0, 0}, true);          // Gemma's heads
         add_attention({2048, 32768, 1, 32, 8, 128, 32768, {}, 0, 0}, true);     // another rank's keys
+        add_delta(2048, 16, 32, 128);                                           // Qwen3.5-9B's chunk, and 27B's
+        add_delta(8192, 16, 48, 128);
     } else {
         add_attention({1024, 3072, 1, 8, 2, 128, 0, {}, 0, 0}, true);
     }
@@ -478,6 +480,9 @@ void describe_machine()
                                     cuda_masks_by_own_kernels(b.device) ? "own kernels" : "cuDNN");
         benchmark::AddCustomContext("head_sums", b.device->unfused ? "cuDNN" : "own kernels");
         benchmark::AddCustomContext("attention_keys", "ranges");
+        Bench narrow(DTYPE_BF16);
+        benchmark::AddCustomContext("delta_rule",
+                                    cuda_delta_takes_tensor_cores(narrow.device) ? "tensor cores" : "scalar units");
     } else {
         benchmark::AddCustomContext("blas", openblas_get_config());
         benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));

@@ -47,7 +47,8 @@ __device__ void solve(value_part<F> &e, typename F::X *u, const typename F::A *m
     __syncthreads();
 }
 
-template <class F> __global__ void __launch_bounds__(THREADS, 1) forward(rule<typename F::T> r, walk<typename F::T> w)
+template <class F>
+__global__ void __launch_bounds__(THREADS, 1) forward(rule<typename F::T> r, walk<typename F::T> w)
 {
     using A = typename F::A;
     using X = typename F::X;
