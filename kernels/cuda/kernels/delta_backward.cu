@@ -193,26 +193,12 @@ __device__ void head_gradients(const rule<T> &r, const gradients<T> &g, const bl
     load_gates<F>(*s.of, s.square, r, at, h);
     {
         square_part<F> grad_p, grad_m;
-        A dots[ROWS] = {};
         for (size_t first = 0; first < columns; first += F::WIDTH) {
             load_values<F>(s.o, s.e, s.d, r, g, at, h, first);
             __syncthreads();
             add_product(grad_p, s.o, STRIDE, 1, s.e, 1, STRIDE, F::WIDTH);
             add_product(grad_m, s.d, STRIDE, 1, s.e, 1, STRIDE, F::WIDTH);
-#pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                for (int j = side_x(); j < F::WIDTH; j += SIDE) {
-                    int at = (side_y() + i * SIDE) * STRIDE + j;
-                    dots[i] += widen<A>(s.d[at]) * widen<A>(s.e[at]);
-                }
             __syncthreads();
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            int row = side_y() + i * SIDE;
-            A dot = side_sum(dots[i]);
-            if (side_x() == 0 && row < at.count)
-                g.grad_beta[at.row(row) * heads + h] = dot;
         }
 #pragma unroll
         for (int i = 0; i < grad_p.COUNT; i++) {
@@ -269,6 +255,14 @@ __device__ void head_gradients(const rule<T> &r, const gradients<T> &g, const bl
     if (threadIdx.x % 32 == 0)
         s.inner[threadIdx.x / 32] = inner;
     __syncthreads();
+    for (int i = side_y(); i < C; i += SIDE) {
+        A sum = 0;
+        for (size_t j = side_x(); i < at.count && j < columns; j += SIDE)
+            sum += g.kept.error(head, at.begin + i)[j] * g.kept.grad_error(head, at.begin + i)[j];
+        sum = side_sum(sum);
+        if (side_x() == 0 && i < at.count)
+            g.grad_beta[at.row(i) * heads + h] = sum;
+    }
     int t = threadIdx.x;
     if (t < at.count) { // sums down the columns of L
         A sum = 0;
