@@ -3,6 +3,7 @@
 // against the rule's own gradients; and what the fronts count.
 #include "kernels/device/ops.h"
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -402,6 +403,44 @@ static void long_runs_are_taken_in_parts(void **state)
     }
 }
 
+// The longest heads, in f64, forward and backward.
+static void *run_long_heads(void *unused)
+{
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F64, 0, &status);
+    assert_non_null(device);
+    size_t dim = DELTA_DIM_MAX, cols = 3 * dim;
+    struct delta_shape shape = {{65, 0, 1, {0}}, 1, 1, dim, dim};
+    struct tensor t[10];
+    const size_t shapes[10][2] = {{65, cols},     {65, cols}, {65, dim}, {65, dim}, {1, dim * dim},
+                                  {1, dim * dim}, {65, 1},    {65, 1},   {65, 1},   {65, 1}};
+    for (size_t i = 0; i < 10; i++) {
+        t[i] = tensor_new(device, shapes[i][0], shapes[i][1], DTYPE_F64, CATEGORY_ACTIVATIONS);
+        op_zero(device, t[i]);
+    }
+    op_delta_rule_forward(device, shape, t[2], t[4], tensor_none(), t[0], t[6], t[7]);
+    op_delta_rule_backward(device, shape, t[1], t[8], t[9], t[5], tensor_none(), t[3], t[4], tensor_none(), t[0],
+                           t[6], t[7]);
+    assert_int_equal(device->status.code, STATUS_OK);
+    for (size_t i = 10; i-- > 0;)
+        tensor_free(device, &t[i]);
+    device_close(device);
+    return unused;
+}
+
+// A thread has 2 MiB where the limit of stacks is none.
+static void the_longest_heads_fit_a_small_stack(void **state)
+{
+    (void)state;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, (size_t)2 << 20), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, run_long_heads, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attributes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_those_of_differences),
@@ -409,6 +448,7 @@ int main(void)
                                        cmocka_unit_test(cuts_leave_the_bits),
                                        cmocka_unit_test(a_transition_carries_gradients),
                                        cmocka_unit_test(blocks_are_counted),
-                                       cmocka_unit_test(long_runs_are_taken_in_parts)};
+                                       cmocka_unit_test(long_runs_are_taken_in_parts),
+                                       cmocka_unit_test(the_longest_heads_fit_a_small_stack)};
     return cmocka_run_group_tests_name("Gated DeltaNet", tests, NULL, NULL);
 }

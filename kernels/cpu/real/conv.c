@@ -5,7 +5,7 @@
 #include "kernels/cpu/real/rows.h"
 
 // Strips are wide: rows lie far apart.
-enum { TAPS = 4, WINDOW = TAPS - 1, WIDTH = 256 };
+enum { TAPS = 4, WINDOW = TAPS - 1, WIDTH = 256, AHEAD = 4 };
 
 // A strip of columns of one sequence.
 struct strip {
@@ -54,6 +54,14 @@ static void rows_of(const struct strip *s, const stored *x, size_t t, size_t fir
         rows[j] = t + j >= first + WINDOW ? x + place(s, t + j - WINDOW) : window[t + j - first];
 }
 
+// Rows of a strip lie on pages of their own, over which the processor fetches none ahead.
+static void fetch(const struct strip *s, const stored *x, size_t t)
+{
+    const stored *row = x + place(s, t);
+    for (size_t c = 0; t < s->sequence.tokens && c < s->width; c += 64 / sizeof *row)
+        __builtin_prefetch(row + c);
+}
+
 static void put_window(const struct strip *s, stored *to, const stored *const rows[TAPS])
 {
     for (size_t i = 0; i < WINDOW; i++)
@@ -68,6 +76,8 @@ static void forward(const struct strip *s, stored *y, const stored *x, stored *t
         if (t == 0 || run_begins(&s->sequence, t))
             window_at(s, first = t, tail, base, window);
         rows_of(s, x, t, first, window, rows);
+        fetch(s, x, t + AHEAD);
+        fetch(s, y, t + AHEAD);
         stored *to = y + place(s, t);
 #pragma omp simd
         for (size_t c = 0; c < s->width; c++) {
@@ -135,6 +145,9 @@ static void backward(const struct strip *s, stored *grad_x, real *grad_tail, rea
         if (run_ends_prefix(&s->sequence, t))
             get_window(s, grads, grad_base);
         rows_of(s, x, t, first, window, rows);
+        fetch(s, x, t - WINDOW - AHEAD);
+        fetch(s, grad_y, t - AHEAD);
+        fetch(s, grad_x, t - AHEAD);
         step_back(s, rows, grad_y + place(s, t), grad_x + place(s, t), grads, sums);
         for (size_t i = 0; i < WINDOW && run_continues(&s->sequence, t); i++)
             for (size_t c = 0; c < s->width; c++)

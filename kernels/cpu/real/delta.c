@@ -23,8 +23,10 @@
 // with K and Q are of a key head's value heads together, whose D dP and D dM are added.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
+#include <omp.h>
 
 #define NORM_EPSILON ((real)1e-6)
+enum { SLOTS = 16 }; // key heads of sequences that the backward takes at once
 
 struct rule {
     struct delta_shape shape;
@@ -98,18 +100,13 @@ static size_t tiles_carve(struct tiles *t, real *room, size_t k, size_t v, bool 
     for (size_t i = 0; i < (backward ? 9 : 5); i++)
         *square[i] = carve(room, &taken, c, c);
     t->state = carve(room, &taken, k, v);
-    t->turned = carve(room, &taken, k > v || !backward ? k : v, k > c ? k : c);
+    t->turned = carve(room, &taken, k > v || !backward ? k : v, k > c && backward ? k : c);
     if (backward) {
         t->grad_state = carve(room, &taken, k, v);
         t->u_turned = carve(room, &taken, v, c);
     }
     return taken;
 }
-#define TILES(t, rule, value_dim, backward)                                                                        \
-    struct tiles t;                                                                                                \
-    _Alignas(64) real t##_room[tiles_carve(&t, NULL, (rule)->shape.key_dim, value_dim, backward)];                 \
-    tiles_carve(&t, t##_room, (rule)->shape.key_dim, value_dim, backward)
-
 // ---- rows and products
 
 // to = from [rows, cols], with zeros beyond.
@@ -346,11 +343,24 @@ static struct kept kept_of(const struct rule *r, real *workspace, size_t sequenc
     return (struct kept){workspace + index * states, workspace + all + index * s->run.tokens * s->value_dim};
 }
 
+// Tiles of the backward in the workspace, which depends on the shape alone: those of SLOTS threads, or fewer.
+static size_t slot_count(const struct delta_shape *s)
+{
+    size_t key_heads = s->run.batch * s->key_heads;
+    return key_heads < SLOTS ? key_heads : SLOTS;
+}
+static size_t slot_size(const struct delta_shape *s)
+{
+    struct tiles t;
+    return tiles_carve(&t, NULL, s->key_dim, s->value_dim, true);
+}
+
 size_t NAME(delta_backward_workspace)(const struct device *device, struct delta_shape shape)
 {
     (void)device;
     size_t of_head = delta_states(&shape) * shape.key_dim + shape.run.tokens;
-    return shape.run.batch * shape.heads * of_head * shape.value_dim * sizeof(real);
+    size_t kept = shape.run.batch * shape.heads * of_head * shape.value_dim;
+    return (slot_count(&shape) * slot_size(&shape) + kept) * sizeof(real);
 }
 
 // The state that a block begins with. kept: of what lies within the run; NULL: the state itself is there.
@@ -376,24 +386,36 @@ static const stored *values_of(const struct rule *r, const struct block *b, size
 
 // ---- forward
 
-// The states behind each block; o: if it is wanted; values: V is not 0. workspace: for what kept_of says, or NULL,
-// and then state and base move on.
-static void forward(const struct rule *r, size_t b, size_t key_head, size_t v, bool values, stored *o, real *state,
-                    real *base, real *workspace)
+// What a forward pass computes: the states behind each block.
+struct pass {
+    size_t value_dim; // of the states
+    bool values;      // V is not 0
+    stored *o;        // if it is wanted
+    real *state, *base;
+    real *workspace; // for what kept_of says; NULL: state and base move on
+};
+
+// Value heads [first, end) of one key head.
+static void forward(const struct rule *r, const struct pass *pass, size_t b, size_t first, size_t end_head)
 {
     struct run_sequence s = sequence_of(r, b);
-    size_t k = r->shape.key_dim, group = r->shape.heads / r->shape.key_heads, width = r->shape.heads * v;
-    TILES(t, r, v, false);
+    size_t k = r->shape.key_dim, v = pass->value_dim, width = r->shape.heads * v;
+    size_t key_head = first / (r->shape.heads / r->shape.key_heads);
+    real *state = pass->state, *base = pass->base, *workspace = pass->workspace;
+    stored *o = pass->o;
+    struct tiles t;
+    _Alignas(64) real room[tiles_carve(&t, NULL, k, v, false)];
+    tiles_carve(&t, room, k, v, false);
     for (size_t begin = 0, end; begin < s.tokens; begin = end) {
         end = delta_block_end(&s, begin);
         struct block block = block_of(&s, begin, end);
         load_keys(r, &block, &t, key_head, o);
-        for (size_t h = key_head * group; h < (key_head + 1) * group; h++) {
+        for (size_t h = first; h < end_head; h++) {
             struct kept kept = {0};
             if (workspace)
                 kept = kept_of(r, workspace, b, h);
             load_real(t.state, false, state_before(r, &block, h, v, state, base, workspace ? &kept : NULL), k, v);
-            if (values)
+            if (pass->values)
                 load_tile(t.e, values_of(r, &block, h), s.batch * r->columns, block.count, v);
             else
                 load_real(t.e, false, NULL, block.count, v);
@@ -421,14 +443,25 @@ static void forward(const struct rule *r, size_t b, size_t key_head, size_t v, b
     }
 }
 
+// A key head's value heads are one thread's, or, where there are more threads than key heads, each is one's: the
+// bits are the same.
+static void forward_all(const struct rule *r, struct pass pass)
+{
+    const struct delta_shape *s = &r->shape;
+    bool apart = s->run.batch * s->key_heads < (size_t)omp_get_max_threads();
+    size_t count = apart ? 1 : s->heads / s->key_heads, of_sequence = s->heads / count;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < s->run.batch * of_sequence; i++) {
+        size_t first = i % of_sequence * count;
+        forward(r, &pass, i / of_sequence, first, first + count);
+    }
+}
+
 void NAME(delta_rule_forward)(struct device *device, struct delta_shape shape, struct tensor o, struct tensor state,
                               struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
     struct rule r = rule_of(device, shape, qkv, decay, beta);
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < shape.run.batch * shape.key_heads; i++)
-        forward(&r, i / shape.key_heads, i % shape.key_heads, shape.value_dim, true, o.data, state.data, base.data,
-                NULL);
+    forward_all(&r, (struct pass){shape.value_dim, true, o.data, state.data, base.data, NULL});
 }
 
 // The states of V = 0, in as many columns as a key has: A is linear in what it begins with.
@@ -437,10 +470,7 @@ void NAME(delta_transition)(struct device *device, struct delta_shape shape, str
 {
     struct rule r = rule_of(device, shape, qkv, decay, beta);
     r.shape.run.documents.device_prefixes = tensor_none(); // what a document begins with is none of it
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < shape.run.batch * shape.key_heads; i++)
-        forward(&r, i / shape.key_heads, i % shape.key_heads, shape.key_dim, false, NULL, transition.data, NULL,
-                NULL);
+    forward_all(&r, (struct pass){shape.key_dim, false, NULL, transition.data, NULL, NULL});
 }
 
 void NAME(delta_carry)(struct device *device, struct tensor grad_state, struct tensor transition, size_t key_dim)
@@ -628,10 +658,11 @@ static void backward_block(const struct rule *r, const struct block *b, struct t
     norm_backward(to + r->queries, stride, t->grad_k, t->k, t->k_scale, 1, b->count, k);
 }
 
-static void backward(const struct rule *r, size_t sequence, size_t key_head, const struct gradients *g)
+static void backward(const struct rule *r, size_t sequence, size_t key_head, const struct gradients *g, real *room)
 {
     struct run_sequence s = sequence_of(r, sequence);
-    TILES(t, r, r->shape.value_dim, true);
+    struct tiles t;
+    tiles_carve(&t, room, r->shape.key_dim, r->shape.value_dim, true);
     for (size_t end = s.tokens, begin; end > 0; end = begin) {
         begin = delta_block_begin(&s, end - 1);
         struct block block = block_of(&s, begin, end);
@@ -646,12 +677,12 @@ void NAME(delta_rule_backward)(struct device *device, struct delta_shape shape, 
                                struct tensor workspace)
 {
     struct rule r = rule_of(device, shape, qkv, decay, beta);
-    struct gradients g = {grad_qkv.data,  grad_decay.data, grad_beta.data, grad_state.data, grad_base.data,
-                          workspace.data, base.data,       state.data,     grad_o.data};
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < shape.run.batch * shape.key_heads; i++) {
-        size_t b = i / shape.key_heads, key_head = i % shape.key_heads;
-        forward(&r, b, key_head, shape.value_dim, true, NULL, g.state, g.base, g.workspace);
-        backward(&r, b, key_head, &g);
-    }
+    size_t slots = slot_count(&shape), size = slot_size(&shape), threads = (size_t)omp_get_max_threads();
+    real *tiles = workspace.data, *kept = tiles + slots * size;
+    struct gradients g = {grad_qkv.data, grad_decay.data, grad_beta.data, grad_state.data, grad_base.data,
+                          kept,          base.data,       state.data,     grad_o.data};
+    forward_all(&r, (struct pass){shape.value_dim, true, NULL, state.data, base.data, kept});
+#pragma omp parallel for schedule(dynamic) num_threads(threads < slots ? threads : slots)
+    for (size_t i = 0; i < shape.run.batch * shape.key_heads; i++)
+        backward(&r, i / shape.key_heads, i % shape.key_heads, &g, tiles + (size_t)omp_get_thread_num() * size);
 }
