@@ -55,7 +55,7 @@ struct method {
     bool (*draw)(void *options, size_t index);
     // Sets options that sample chunks to candidate `index` for the draw with the maximum memory, exceeded by one
     // draw in a million. Returns false if there are no more. NULL: nothing is sampled.
-    bool (*largest_draw)(void *options, size_t context, size_t index);
+    bool (*largest_draw)(void *options, const struct config *config, size_t context, size_t index);
     // Visits every possible draw with its probability, as options that sample nothing. Returns false and a status
     // (unsupported) if there are more than max, or if options cannot express one. NULL: nothing is sampled.
     bool (*each_draw)(const void *options, size_t context, size_t max, draw_visit *visit, void *visitor,

@@ -28,6 +28,12 @@ static const struct option option_rows[] = {
      .help = "largest factor with compensation capped"},
     {OPTION("minimum", NUMBER, struct spaco_options, minimum), .maximum = 1,
      .help = "minimum probability of a chunk with sampler sequential; 0: half of budget / K"},
+    {OPTION("state", CHOICE, struct spaco_options, state), .initial = STATE_CARRY,
+     .choices = OPTION_CHOICES("carry", "cut", "in-place"),
+     .help =
+         "gradient of a layer's state: carry passes all chunks as the state does, and takes the factor where it "
+         "enters a sampled one; cut ends at chunks that are not sampled; in-place passes all, but multiplied "
+         "again by each sampled one, which is biased"},
     {OPTION("loss", CHOICE, struct spaco_options, loss), .initial = LOSS_SAMPLED,
      .choices = OPTION_CHOICES("all", "sampled"),
      .help = "report the loss of every chunk, or an estimate from the sampled ones"},
@@ -58,6 +64,7 @@ static struct chunk_schedule schedule_of(const struct spaco_options *options, st
                                    .drawn = draw->chunks,
                                    .loss_factor = draw->loss_factor,
                                    .kv_factor = draw->kv_factor,
+                                   .passage = options->state,
                                    .share = share_of(options, chunks.count),
                                    .all_losses = options->loss == LOSS_ALL};
 }
@@ -128,13 +135,10 @@ static bool check(const void *given, const struct config *config, size_t context
                               options->drawn_chunks.items[j], context, options->common.chunk, count - 1);
         }
     }
-    for (size_t l = 0; l < config->layers; l++)
-        if (config_mixer(config, l)->whole) {
-            return status_set(status, STATUS_UNSUPPORTED,
-                              "spaco takes no layers of %s (layer %zu): the gradient of their state does not pass "
-                              "chunks that are not drawn; use seco",
-                              config_mixer(config, l)->kind.name, l);
-        }
+    if (options->state != STATE_CARRY && !config_has_states(config))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "state requires layers that carry a state (Gated DeltaNet), and this model has none; "
+                          "leave it out");
     return segments_check(&options->common.segments, config->layers, status);
 }
 
@@ -153,23 +157,35 @@ static bool redraw(void *given, size_t index)
     return options->sampler != SAMPLER_FIXED;
 }
 
+// Draws chunks before `end`, from the last, with one left out between each two as far as `gaps` go; or the first
+// chunk in place of the last of these.
+static void draw_last(struct index_list *chunks, size_t drawn, size_t end, size_t gaps, bool first)
+{
+    index_list_resize(chunks, drawn);
+    for (size_t j = drawn; j-- > 0; gaps -= gaps > 0) {
+        chunks->items[j] = j == 0 && first ? 0 : (uint32_t)--end;
+        end -= gaps > 0;
+    }
+}
+
 // The last chunks: the cache then covers all chunks, and the last chunk attends to the most keys. If the last is
-// shorter, also the chunks before it, which keep more gradients.
-static bool largest_draw(void *given, size_t context, size_t index)
+// shorter, also the chunks before it, which keep more gradients. Where layers have states, which pass gaps by
+// transitions, also with as many gaps as there can be, without the first chunk, to whose left there is no state,
+// and with it, whose backward makes one; and, where the first pass goes on, up to the chunk before the last.
+static bool largest_draw(void *given, const struct config *config, size_t context, size_t index)
 {
     struct spaco_options *options = given;
     if (options->sampler == SAMPLER_FIXED)
         return index == 0;
-    size_t count = chunks_of(context, options->common.chunk).count;
-    size_t drawn = sampler_max_drawn(options, count);
-    options->sampler = SAMPLER_FIXED;
-    bool shorter = context % options->common.chunk > 0 && drawn < count;
-    if (index > shorter)
+    size_t count = chunks_of(context, options->common.chunk).count, drawn = sampler_max_drawn(options, count);
+    bool states = config_has_states(config), shorter = context % options->common.chunk > 0;
+    size_t ends = (shorter || (states && options->loss == LOSS_ALL)) && drawn < count ? 2 : 1;
+    if (index >= ends * (states ? 3 : 1))
         return false;
-    count -= index;
-    index_list_resize(&options->drawn_chunks, drawn);
-    for (size_t j = 0; j < drawn; j++)
-        options->drawn_chunks.items[j] = (uint32_t)(count - drawn + j);
+    options->sampler = SAMPLER_FIXED;
+    size_t end = count - index % ends, left = end - drawn;
+    bool gaps = index >= ends, first = index >= 2 * ends;
+    draw_last(&options->drawn_chunks, drawn, end, gaps ? left - (!first && left > 0) : 0, first);
     return true;
 }
 

@@ -15,6 +15,7 @@ struct spaco_options {
     enum compensation compensation;
     double cap;     // for `capped`
     double minimum; // minimum probability of `sequential`; 0: half of budget / chunks
+    enum state_passage state;
     enum loss_scope loss;
     size_t sampler_seed;
     struct index_list drawn_chunks; // for `fixed`

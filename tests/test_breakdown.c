@@ -66,7 +66,8 @@ static void ask_for_delta(struct device *d)
     op_delta_rule_forward(d, shape, t[O], t[STATE], none, t[QKV], t[GATE], t[BETA]);
     op_delta_rule_backward(d, shape, t[GRAD], t[GATE], t[BETA], t[GRAD_STATE], none, t[O], t[STATE], none, t[QKV],
                            t[GATE], t[BETA]);
-    op_delta_transition(d, shape, t[STATE], t[QKV], t[GATE], t[BETA]);
+    op_delta_identity(d, t[STATE], 1);
+    op_delta_transition(d, shape, t[STATE], none, t[QKV], t[GATE], t[BETA]);
     op_delta_carry(d, t[GRAD_STATE], t[STATE], 1);
     for (size_t i = 0; i < TENSORS; i++)
         tensor_free(d, &t[i]);

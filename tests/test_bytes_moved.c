@@ -307,9 +307,11 @@ static void recurrences(struct held *h)
                            state_base, x, decay, beta);
     expect(h, "delta_rule_backward", LIST(o, x, decay, beta, state, state_base, grad_state, grad_state_base, s, p),
            LIST(grad_qkv, grad_decay, grad_beta, grad_state, grad_state_base));
-    struct tensor transition = f32(h, 4, 16), k = bf16(h, 6, 4);
-    op_delta_transition(d, shape, transition, x, decay, beta);
-    expect(h, "delta_transition", LIST(k, decay, beta, transition, s), LIST(transition));
+    struct tensor transition = f32(h, 4, 16), transition_base = f32(h, 4, 16), k = bf16(h, 6, 4);
+    op_delta_identity(d, transition, 4);
+    expect(h, "delta_identity", LIST(none), LIST(transition));
+    op_delta_transition(d, shape, transition, transition_base, x, decay, beta);
+    expect(h, "delta_transition", LIST(k, decay, beta, transition, transition_base, s, p), LIST(transition));
     op_delta_carry(d, grad_state, transition, 4);
     expect(h, "delta_carry", LIST(grad_state, transition), LIST(grad_state));
 }

@@ -271,7 +271,7 @@ static void a_transition_carries_gradients(void **state)
 {
     (void)state;
     static struct layer l;
-    static double carried[BATCH * HEADS * K * V], passed[BATCH * HEADS * K * V], identity[BATCH * HEADS * K * K];
+    static double carried[BATCH * HEADS * K * V], passed[BATCH * HEADS * K * V];
     layer_open(&l, false);
     struct tensor grad_o = tensor_of(&l, ROWS, HEADS * V), transition = tensor_of(&l, BATCH * HEADS, K * K);
     struct tensor none[] = {tensor_none(), tensor_none()}, grad = tensor_of(&l, BATCH * HEADS, K * V);
@@ -280,13 +280,11 @@ static void a_transition_carries_gradients(void **state)
     tensor_write(l.device, l.grads[STATE], l.by_state);
     tensor_write(l.device, grad, l.by_state);
     backward(&l, 0, TOKENS, l.given[TAIL], l.given[STATE], grad_o, none);
-    for (size_t i = 0; i < BATCH * HEADS * K; i++)
-        identity[i * K + i % K] = 1;
-    tensor_write(l.device, transition, identity);
+    op_delta_identity(l.device, transition, K);
     const size_t cuts[] = {0, BORDER, TOKENS};
     for (size_t i = 0; i < 2; i++) {
         struct run_shape run = run_of(&l, cuts[i], cuts[i + 1]);
-        op_delta_transition(l.device, shape_of(run), transition, rows(run, l.y, cuts[i]),
+        op_delta_transition(l.device, shape_of(run), transition, tensor_none(), rows(run, l.y, cuts[i]),
                             rows(run, l.decay, cuts[i]), rows(run, l.beta, cuts[i]));
     }
     op_delta_carry(l.device, grad, transition, K);

@@ -73,17 +73,21 @@ static bool plan_drawn(void *visitor, const void *options, double probability)
 static void the_largest_draw_takes_most(void **state)
 {
     (void)state;
+#define HYBRID(dim)                                                                                                \
+    "{'preset': 'tiny', 'delta': {'layers': [0, 2], 'heads': 4, 'key_heads': 2, 'key_dim': " dim                   \
+    ", 'value_dim': 64}}"
     static const char *const contexts[] = {"'context': 1024", "'context': 1025", "'context': 1200",
                                            "'context': 1270, 'batch': 2", "'context': 1150, 'dtype': 'bf16'"},
                              *const asked[] = {"'budget': 1", "'budget': 2, 'segments': 2",
-                                               "'budget': 3, 'loss': 'all'"};
-    for (size_t i = 0; i < COUNT(contexts) * COUNT(asked); i++) {
-        const char *method = asked[i % COUNT(asked)];
+                                               "'budget': 3, 'loss': 'all'"},
+                             *const models[] = {"'tiny'", HYBRID("128"), HYBRID("16")};
+    for (size_t i = 0; i < COUNT(models) * COUNT(contexts) * COUNT(asked); i++) {
+        const char *method = asked[i % COUNT(asked)], *model = models[i / COUNT(asked) / COUNT(contexts)];
         char *json;
-        assert_true(
-            asprintf(&json,
-                     "{'model': 'tiny', 'device': 'plan', %s, 'method': {'name': 'spaco', 'chunk': 256, %s}}",
-                     contexts[i / COUNT(asked)], method) > 0);
+        assert_true(asprintf(&json,
+                             "{'model': %s, 'device': 'plan', %s, 'method': {'name': 'spaco', 'chunk': 256, %s%s}}",
+                             model, contexts[i / COUNT(asked) % COUNT(contexts)], method,
+                             model[0] == '{' && i % 2 ? ", 'state': 'cut'" : "") > 0);
         struct trial trial = trial_of(json);
         struct drawn drawn = {.trial = &trial};
         struct status status = {0};

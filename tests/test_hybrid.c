@@ -274,17 +274,121 @@ static void flops_are_by_their_formulas(void **state)
     fixture_close(&f);
 }
 
-// Its draws would be biased where a state passes chunks that are not drawn.
-static void spaco_is_refused(void **state)
+// Sets of five chunks, all of them when `every`: the mean of spaco's estimates over them, by the probabilities of
+// the sampler of each chunk with probability 2 / 5, or from the right, relative to the exact gradient.
+static double bias_of(struct fixture *f, struct fixture *plan, const char *text, bool sequential)
+{
+    const struct method *spaco = method_find("spaco");
+    struct taken full = take_full(f);
+    double *mean = calloc(f->gradient_count, sizeof *mean), total = 0;
+    for (unsigned bits = 0; bits < 32; bits++) {
+        double probability = 1, t = 2, taken = 0;
+        char chunks[32] = "";
+        for (size_t i = 5; i-- > 0;) {
+            double p = sequential ? fmin(fmax((t - taken) / (double)(i + 1), 0.2), 1) : 0.4;
+            probability *= bits >> i & 1 ? p : 1 - p;
+            taken += bits >> i & 1;
+        }
+        for (size_t i = 0; i < 5; i++)
+            if (bits >> i & 1)
+                snprintf(chunks + strlen(chunks), 8, "%s%zu", *chunks ? "," : "", i);
+        total += probability;
+        if (!*chunks || probability == 0)
+            continue;
+        void *options = fixture_options(spaco, "%s budget=2 sampler=fixed drawn_chunks=%s%s", text, chunks,
+                                        sequential ? " compensation=sequential" : "");
+        struct taken of = take_step(f, spaco, options), planned = take_step(plan, spaco, options);
+        if (memcmp(&planned.counters, &of.counters, sizeof of.counters) != 0 || planned.peak_bytes != of.peak_bytes)
+            fail_msg("%s, chunks %s: peak %zu, planned %zu; %.0f FLOPs, planned %.0f", text, chunks, of.peak_bytes,
+                     planned.peak_bytes, of.counters.flops, planned.counters.flops);
+        for (size_t i = 0; i < f->gradient_count; i++)
+            mean[i] += probability * of.gradients[i];
+        free(of.gradients);
+        options_free(&spaco->options, options);
+    }
+    assert_true(fabs(total - 1) < 1e-14);
+    double bias = relative_l2(mean, full.gradients, f->gradient_count);
+    free(mean);
+    free(full.gradients);
+    return bias;
+}
+
+// A state's gradient passes chunks that are not drawn, or ends there: both are right in the mean, whatever the
+// documents and prompts, and for chunks shorter than the convolution. Multiplied in place it is not.
+static void samples_are_unbiased(void **state)
 {
     (void)state;
-    struct fixture f = fixture_of(0, 23, "cpu");
+    static const struct {
+        size_t context, document;
+        struct branches branches;
+        const char *text;
+    } cases[] = {{20, 0, {0}, "chunk=4"},
+                 {19, 0, {0}, "chunk=4 segments=2 offload=kv"},
+                 {10, 0, {0}, "chunk=2 loss=all"},
+                 {5, 0, {0}, "chunk=1 inner=checkpoint"},
+                 {20, 6, {0}, "chunk=4 loss=all segments=3"},
+                 {20, 0, {7, {4, 1, 3}}, "chunk=4"},
+                 {10, 0, {5, {1, 2}}, "chunk=2 offload=kv"},
+                 {5, 0, {3, {1}}, "chunk=1"}};
+    static const char *const passages[] = {"carry", "cut", "in-place"};
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (size_t j = 0; j < (i ? 2 : 3); j++)
+            for (size_t sequential = 0; sequential < 2; sequential++) {
+                struct fixture f = fixture_of(0, cases[i].context, "cpu");
+                f.config.layers = 3;
+                fixture_set_delta(&f.config, 0x5);
+                f.document = cases[i].document;
+                f.batch_size = cases[i].branches.prompt ? 2 : 1;
+                struct fixture plan = f;
+                plan.device_name = "plan-cpu";
+                open_with(&f, &cases[i].branches);
+                open_with(&plan, &cases[i].branches);
+                char text[96];
+                snprintf(text, sizeof text, "%s state=%s", cases[i].text, passages[j]);
+                double bias = bias_of(&f, &plan, text, sequential);
+                if (!(bias <= 1e-13) != (j == 2))
+                    fail_msg("%zu %s%s: the mean is off by %.2e", i, text, sequential ? ", sequential" : "", bias);
+                fixture_close(&plan);
+                fixture_close(&f);
+            }
+}
+
+// Of five chunks the first, third and last are drawn: to carry gradients takes a transition of each chunk between,
+// and of the third, in whose backward alone something passes times a factor.
+static void a_passage_costs_transitions(void **state)
+{
+    (void)state;
+    for (size_t segments = 1; segments < 4; segments++) {
+        double flops[2];
+        struct fixture f = fixture_of(0, 5 * 64, "plan-cpu");
+        fixture_open(&f);
+        const struct layer_kind *k = &f.config.kinds[CONFIG_DELTA];
+        for (size_t i = 0; i < 2; i++) {
+            void *options = fixture_options(method_find("spaco"),
+                                            "chunk=64 sampler=fixed drawn_chunks=0,2,4 segments=%zu state=%s",
+                                            segments, i ? "carry" : "cut");
+            flops[i] = take_step(&f, method_find("spaco"), options).counters.flops;
+            options_free(&method_find("spaco")->options, options);
+        }
+        double K = (double)k->head_dim, V = (double)k->value_dim, H = (double)k->heads,
+               transition = 64 * 63 * 2 * K + 4 * 64 * K * K, passed = 2 * K * K * V;
+        assert_true(flops[1] - flops[0] == 3 * (double)f.batch_size * H * 3 * (transition + passed));
+        fixture_close(&f);
+    }
+}
+
+// A model without states has no passage to choose.
+static void passages_are_of_states(void **state)
+{
+    (void)state;
     const struct method *spaco = method_find("spaco");
-    void *options = fixture_options(spaco, "%s", "chunk=4 budget=2");
-    struct status status = {0};
-    assert_false(spaco->check(options, &f.config, f.context, &status));
-    assert_int_equal(status.code, STATUS_UNSUPPORTED);
-    assert_non_null(strstr(status.message, "delta (layer 0)"));
+    void *options = fixture_options(spaco, "%s", "chunk=4 budget=2 state=cut");
+    for (int states = 0; states < 2; states++) {
+        struct fixture f = states ? fixture_of(0, 23, "cpu") : fixture_default();
+        struct status status = {0};
+        assert_int_equal(spaco->check(options, &f.config, f.context, &status), states);
+        assert_true(states || strstr(status.message, "state requires layers"));
+    }
     options_free(&spaco->options, options);
 }
 
@@ -339,7 +443,9 @@ int main(void)
                                        cmocka_unit_test(chunks_of_any_length),
                                        cmocka_unit_test(every_option),
                                        cmocka_unit_test(flops_are_by_their_formulas),
-                                       cmocka_unit_test(spaco_is_refused),
+                                       cmocka_unit_test(samples_are_unbiased),
+                                       cmocka_unit_test(a_passage_costs_transitions),
+                                       cmocka_unit_test(passages_are_of_states),
                                        cmocka_unit_test(filters_keep_their_dtype),
                                        cmocka_unit_test(the_peak_grows_by_the_lower_bound)};
     return cmocka_run_group_tests(tests, NULL, NULL);

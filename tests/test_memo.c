@@ -85,9 +85,12 @@ static void compare(struct fixture *f, struct walk walk, struct memo *memo, cons
 
 static void compare_methods(struct fixture *f, struct memo *memo)
 {
-    static const char *const asked[] = {"chunk=6 budget=2", "chunk=6 budget=2 inner=checkpoint segments=2",
+    static const char *const asked[] = {"chunk=6 budget=2",
+                                        "chunk=6 budget=2 inner=checkpoint segments=2",
                                         "chunk=7 budget=3 keep=all head_chunk=5",
-                                        "chunk=64 attention=kept loss=all budget=1"};
+                                        "chunk=64 attention=kept loss=all budget=1",
+                                        "chunk=2 budget=4 sampler=bernoulli loss=all",
+                                        "chunk=2 budget=4 sampler=bernoulli sampler_seed=3 state=cut"};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         for (const struct method *const *m = methods; *m; m++) {
             void *options = fixture_options(*m, "%s", asked[i]);

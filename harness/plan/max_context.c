@@ -161,7 +161,9 @@ static bool take_draw(struct search *search, size_t index)
     const struct method *method = tried->method;
     options_free(&method->options, tried->options);
     tried->options = options_copy(&method->options, search->trial->options);
-    return method->largest_draw ? method->largest_draw(tried->options, trial_row_tokens(tried), index) : index == 0;
+    return method->largest_draw
+               ? method->largest_draw(tried->options, &tried->config, trial_row_tokens(tried), index)
+               : index == 0;
 }
 
 static void plan_draws(struct search *search, struct max_context *found, struct status *status)

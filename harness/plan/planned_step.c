@@ -330,7 +330,8 @@ static bool take_draw(struct plan *plan, const void *options, size_t index)
     const struct method *method = plan->trial.method;
     options_free(&method->options, plan->trial.options);
     plan->trial.options = options_copy(&method->options, options);
-    return method->largest_draw ? method->largest_draw(plan->trial.options, trial_row_tokens(&plan->trial), index)
+    return method->largest_draw ? method->largest_draw(plan->trial.options, &plan->trial.config,
+                                                       trial_row_tokens(&plan->trial), index)
                                 : index == 0;
 }
 

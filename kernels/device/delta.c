@@ -296,18 +296,26 @@ void op_delta_rule_backward(struct device *device, struct delta_shape shape, str
     tensor_free(device, &borders);
 }
 
+void op_delta_identity(struct device *device, struct tensor transition, size_t key_dim)
+{
+    if (failed(device))
+        return;
+    CHECK(transition.cols == key_dim * key_dim && transition.dtype == dtype_statistic(transition.dtype));
+    RUN(device, WORK_COPY, delta_identity, bytes(transition), transition, key_dim);
+}
+
 void op_delta_transition(struct device *device, struct delta_shape shape, struct tensor transition,
-                         struct tensor qkv, struct tensor decay, struct tensor beta)
+                         struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
     if (failed(device))
         return;
     check_rule(device, &shape, qkv, decay, beta);
-    CHECK(transition.rows == shape.run.batch * shape.heads && transition.cols == shape.key_dim * shape.key_dim &&
-          transition.dtype == decay.dtype);
+    check_carry(&shape.run, transition, base, shape.run.batch * shape.heads, shape.key_dim * shape.key_dim,
+                decay.dtype);
     double keys = (double)qkv.rows * query_cols(&shape) * dtype_bytes(qkv.dtype);
     if (begin(device, operation(WORK_DELTA_BACKWARD, "delta_transition"), states_flops(&shape, shape.key_dim),
-              keys + 2 * (bytes(decay) + bytes(transition)) + bytes(shape.run.documents.device_starts))) {
-        device->ops->delta_transition(device, shape, transition, qkv, decay, beta);
+              keys + 2 * (bytes(decay) + bytes(transition)) + bytes(base) + document_bytes(&shape.run))) {
+        device->ops->delta_transition(device, shape, transition, base, qkv, decay, beta);
         range_pop(device);
     }
 }

@@ -419,10 +419,13 @@ typedef void delta_rule_backward_op(struct device *device, struct delta_shape sh
                                     struct tensor grad_base, struct tensor grad_o, struct tensor state,
                                     struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta,
                                     struct tensor workspace);
-// For SpaCO over a state, which no mixer has yet: the state behind the run is A S + B, S that before it.
-// transition: [batch heads, key_dim key_dim], becomes A transition; 0 where a document begins.
+// The identity of each head.  transition: [batch heads, key_dim key_dim]
+typedef void delta_identity_op(struct device *device, struct tensor transition, size_t key_dim);
+// The state behind the run is A S + B, S that before it. transition: [batch heads, key_dim key_dim], becomes
+// A transition; 0 where a document begins, or what base has for a document that continues a prefix. base: read and
+// written as delta_rule_forward's, or no tensor.
 typedef void delta_transition_op(struct device *device, struct delta_shape shape, struct tensor transition,
-                                 struct tensor qkv, struct tensor decay, struct tensor beta);
+                                 struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta);
 // grad_state = transition^T grad_state, per head.  grad_state: [batch heads, key_dim value_dim]
 typedef void delta_carry_op(struct device *device, struct tensor grad_state, struct tensor transition,
                             size_t key_dim);
@@ -521,7 +524,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \
     OPERATION(sgd) \
     OPERATION(dequantise) OPERATION(short_conv_forward) OPERATION(short_conv_backward) OPERATION(delta_gates_forward) \
-    OPERATION(delta_gates_backward) OPERATION(delta_rule_forward) OPERATION(delta_transition) OPERATION(delta_carry)
+    OPERATION(delta_gates_backward) OPERATION(delta_rule_forward) OPERATION(delta_identity) OPERATION(delta_transition) OPERATION(delta_carry)
 // clang-format on
 // Operations whose front takes no workspace parameter, because it allocates the workspace itself.
 #define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward) OPERATION(delta_rule_backward)

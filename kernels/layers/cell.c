@@ -26,6 +26,8 @@ bool cell_is_whole(const struct model *model, size_t layer)
 static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t rows, struct carry kv)
 {
     struct token_run runs[PIECES] = {{0}};
+    size_t row = at.chunk.start * at.batch->batch, c = kv.draw ? row / kv.border : 0;
+    struct carry_gap gap = kv.draw ? carry_gap_at(kv, row) : (struct carry_gap){0};
     pieces_runs(&at.batch->pieces, at.chunk, runs);
     return (struct cell_key){.part = part,
                              .rows = rows,
@@ -33,6 +35,11 @@ static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t row
                              .count = runs[0].count,
                              .further_start = runs[1].start,
                              .further_count = runs[1].count,
+                             .gap = gap.rows,
+                             .gap_before = gap.rows && gap.start < row,
+                             .gap_begins = gap.rows && gap.start == row,
+                             .passage = kv.draw ? 1 + (size_t)kv.draw->passage : 0,
+                             .moves_on = c && carry_states(kv.draw, c) == carry_states(kv.draw, c - 1),
                              .alike = at.model->layers[at.layer].alike,
                              .documents = at.batch->documents};
 }
@@ -43,7 +50,7 @@ void kv_project(struct model *model, const struct batch *batch, size_t layer, st
     struct cell_at at = {model, batch, layer, chunk};
     struct activations none = {0}, *a = cell ? cell : &none;
     struct memo_use use;
-    bool ahead = cell && !model->device->unfused;
+    bool ahead = cell && (!model->device->unfused || kv.draw); // a state may move on in its place
     if (x.rows == 0)
         return;
     struct cell_key key = key_of(at, CELL_KV_PROJECT, x.rows, kv);

@@ -404,7 +404,7 @@ static struct carry_shape carry(const struct model *model, size_t layer)
 {
     size_t cols = kv_cols(kind_of(model, layer));
     enum dtype dtype = model->device->ops->dtype, grad = model->kv_gradient_dtype;
-    return (struct carry_shape){{{cols, cols}, {dtype, dtype}}, {{cols, cols}, {grad, grad}}};
+    return (struct carry_shape){{{cols, cols}, {dtype, dtype}}, {{cols, cols}, {grad, grad}}, 0};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)

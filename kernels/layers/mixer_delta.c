@@ -93,8 +93,14 @@ static struct delta_shape shape_of(const struct layer_kind *kind, const struct b
 // ---- the state
 
 // A carry's two tensors as operations take them, [B heads, K V] and [3 B, w], and the bases.
+#define STATE_TENSORS 4
 struct state {
-    struct tensor s, tail, base_s, base_tail;
+    union {
+        struct {
+            struct tensor s, tail, base_s, base_tail;
+        };
+        struct tensor t[STATE_TENSORS];
+    };
 };
 
 static struct tensor as_rows(struct tensor t, size_t rows)
@@ -105,8 +111,8 @@ static struct tensor as_rows(struct tensor t, size_t rows)
 static struct state state_of(struct cell_at at, struct carry carry)
 {
     size_t heads = mixed_kind(at.model, at.layer).heads, batch = at.batch->batch;
-    return (struct state){as_rows(carry.t[0], batch * heads), as_rows(carry.t[1], TAIL * batch),
-                          as_rows(carry.base[0], batch * heads), as_rows(carry.base[1], TAIL * batch)};
+    return (struct state){{{as_rows(carry.t[0], batch * heads), as_rows(carry.t[1], TAIL * batch),
+                            as_rows(carry.base[0], batch * heads), as_rows(carry.base[1], TAIL * batch)}}};
 }
 
 // Scratch; of the tail alone if there is a state besides.
@@ -125,8 +131,8 @@ static struct state state_new(struct cell_at at, bool tail_alone)
 
 static void state_free(struct cell_at at, struct state *state)
 {
-    tensor_free(at.model->device, &state->s);
-    tensor_free(at.model->device, &state->tail);
+    for (size_t i = 0; i < STATE_TENSORS; i++)
+        tensor_free(at.model->device, &state->t[i]);
 }
 
 // The state left of the chunk; no tensors: there is none.
@@ -135,13 +141,14 @@ static struct state state_before(struct cell_at at, struct carry carry)
     return state_of(at, carry_before(carry, at.chunk.start * at.batch->batch));
 }
 
-// Copies that to `to`, as far as it has tensors; in front of the first chunk, where none is read, nothing.
+// Copies that to `to`, as far as it has tensors; in front of the first chunk, where none is read, nothing, nor
+// where one state moves on from chunk to chunk.
 static void state_begin(struct cell_at at, struct carry carry, struct state to)
 {
     struct state left = state_before(at, carry);
-    if (left.s.data && to.s.data)
+    if (left.s.data && to.s.data && left.s.data != to.s.data)
         op_copy(at.model->device, to.s, left.s);
-    if (left.tail.data)
+    if (left.tail.data && left.tail.data != to.tail.data)
         op_copy(at.model->device, to.tail, left.tail);
 }
 
@@ -271,7 +278,33 @@ static void gates(struct cell_at at, const struct kept *kept, const struct weigh
                            w->dt_bias, beta_scale(at));
 }
 
+// How states pass tokens, [B heads, K K], and from the base.
+struct transition {
+    struct tensor t, base;
+};
+
+static struct transition gap_transition(struct cell_at at, const struct carry_gap *gap)
+{
+    size_t rows = at.batch->batch * kind_of(at.model, at.layer)->heads;
+    return (struct transition){as_rows(gap->transition, rows), as_rows(gap->base_transition, rows)};
+}
+
+// Extends it by the chunk's tokens. begins: it has none yet.
+static void transition_extend(struct cell_at at, struct transition transition, bool begins, struct tensor conv,
+                              struct tensor decay, struct tensor beta)
+{
+    struct device *device = at.model->device;
+    const struct layer_kind *kind = kind_of(at.model, at.layer);
+    if (begins)
+        op_delta_identity(device, transition.t, kind->head_dim);
+    if (begins && transition.base.data)
+        op_delta_identity(device, transition.base, kind->head_dim);
+    op_delta_transition(device, shape_of(kind, at.batch, at.chunk), transition.t, transition.base, conv, decay,
+                        beta);
+}
+
 // From what is projected to o (no tensor: to the state alone). state: left of the chunk, becomes that behind it.
+// The transition of a gap is made where its chunks are gone through.
 static void mix(struct cell_at at, const struct kept *kept, struct carry carry, struct state state, struct tensor o)
 {
     struct device *device = at.model->device;
@@ -281,11 +314,15 @@ static void mix(struct cell_at at, const struct kept *kept, struct carry carry, 
     struct delta_shape shape = shape_of(&kind, at.batch, at.chunk);
     struct weights w = weights_open(at, false);
     struct tensor decay = gate_new(at, qkv.rows), beta = gate_new(at, qkv.rows);
+    size_t row = at.chunk.start * at.batch->batch;
+    struct carry_gap gap = carry_gap_at(carry, row);
     if (!conv.data)
         conv = scratch(at.model, qkv.rows, qkv.cols);
     op_short_conv_forward(device, shape.run, conv, qkv, state.tail, base.base_tail, w.filter);
     gates(at, kept, &w, decay, beta);
     op_delta_rule_forward(device, shape, o, state.s, base.base_s, conv, decay, beta);
+    if (gap.transition.data && row >= gap.start)
+        transition_extend(at, gap_transition(at, &gap), row == gap.start, conv, decay, beta);
     if (conv.data != kept->own[KEPT_CONV].data)
         tensor_free(device, &conv);
     tensor_free(device, &beta);
@@ -469,15 +506,122 @@ static void gated_norm_backward(struct cell_at at, const struct kept *kept, stru
     tensor_free(device, &normed);
 }
 
+// The gradients of the states behind the chunk's tokens become what of them passes to the states before it.
+// transition: none where nothing passes. A sequence's state behind the chunk came from the one before it, or from
+// the base if a document that continues the prompt began in the chunk; the base did where the prompt ends in it.
+static void pass_states(struct cell_at at, struct transition transition, struct state grad)
+{
+    struct device *device = at.model->device;
+    const struct layer_kind *kind = kind_of(at.model, at.layer);
+    struct run_shape run = shape_of(kind, at.batch, at.chunk).run;
+    bool alike = !grad.base_s.data;
+    size_t heads = kind->heads, rows = alike ? grad.s.rows : heads;
+    for (size_t row = 0; row < grad.s.rows; row += rows) {
+        struct run_sequence s = run_sequence_of(&run, run.documents.starts, run.documents.prefixes, row / heads);
+        bool ends = !alike && s.start < s.prefix && s.prefix <= s.start + s.tokens;
+        bool from_base =
+            s.prefix > 0 && run_document(&s, s.tokens - 1) > 0 && run_document(&s, s.tokens - 1) >= s.start;
+        struct tensor of_state = tensor_rows(grad.s, row, rows), of_base = tensor_rows(grad.base_s, row, rows);
+        if (transition.t.data)
+            op_delta_carry(device, of_state, tensor_rows(transition.t, row, rows), kind->head_dim);
+        else
+            op_zero(device, of_state);
+        if (ends) {
+            if (transition.t.data) {
+                op_delta_carry(device, of_base, tensor_rows(transition.base, row, rows), kind->head_dim);
+                op_accumulate(device, of_state, of_base);
+            }
+            op_zero(device, of_base);
+        } else if (from_base) {
+            op_accumulate(device, of_base, of_state);
+            op_zero(device, of_state);
+        }
+    }
+}
+
+// The same of tails: those of rows before the chunk pass it. A tail's own rows are the chunk's.
+static void pass_tails(struct cell_at at, struct state grad)
+{
+    struct device *device = at.model->device;
+    if (!grad.base_tail.data && at.chunk.count >= TAIL) {
+        op_zero(device, grad.tail);
+        return;
+    }
+    struct delta_shape shape = shape_of(kind_of(at.model, at.layer), at.batch, at.chunk);
+    size_t n = at.chunk.count * at.batch->batch, tails = grad.base_tail.data ? 2 : 1;
+    struct tensor zeros[] = {scratch(at.model, n, grad.tail.cols), scratch(at.model, n, grad.tail.cols),
+                             scratch(at.model, grad.tail.rows, grad.tail.cols), tensor_none()};
+    if (tails == 2)
+        zeros[3] = scratch(at.model, grad.tail.rows, grad.tail.cols);
+    for (size_t i = 0; i < 2 + tails; i++)
+        op_zero(device, zeros[i]);
+    op_short_conv_backward(device, shape.run, zeros[0], grad.tail, grad.base_tail, tensor_none(), zeros[0],
+                           zeros[1], zeros[2], zeros[3], parameter_of(at, FILTER)->value);
+    for (size_t i = 4; i-- > 0;)
+        tensor_free(device, &zeros[i]);
+}
+
+// The chunks of a gap, from the last.
+static void pass_gap(struct cell_at at, const struct carry_gap *gap, size_t chunk, struct state grad)
+{
+    size_t batch = at.batch->batch, start = gap->start / batch, count = gap->rows / batch;
+    at.chunk = (struct span){start, count};
+    pass_states(at, gap_transition(at, gap), grad);
+    bool whole = !grad.base_tail.data && count >= TAIL;
+    for (size_t end = start + count; end > start; end = at.chunk.start) {
+        at.chunk = whole ? (struct span){start, count} : (struct span){end - chunk, chunk};
+        pass_tails(at, grad);
+    }
+}
+
+static struct tensor copy_of(struct cell_at at, struct tensor t)
+{
+    struct device *device = at.model->device;
+    struct tensor copy = t.data ? tensor_new(device, t.rows, t.cols, t.dtype, CATEGORY_WORKSPACE) : t;
+    if (t.data)
+        op_copy(device, copy, t);
+    return copy;
+}
+
+// What of the gradients from the right passes the chunk to the left as it is, whatever the factor.
+static struct state passing_of(struct cell_at at, enum state_passage passage, struct state grad, struct tensor conv,
+                               struct tensor decay, struct tensor beta)
+{
+    struct device *device = at.model->device;
+    size_t keys = kind_of(at.model, at.layer)->head_dim;
+    bool bases = grad.base_s.data, carries = passage == STATE_CARRY;
+    struct state passing = {0};
+    if (carries || (bases && passage == STATE_CUT)) {
+        struct transition own = {0};
+        passing.s = copy_of(at, grad.s);
+        passing.base_s = copy_of(at, grad.base_s);
+        for (size_t i = 0; carries && i < (bases ? 2 : 1); i++)
+            *(i ? &own.base : &own.t) =
+                tensor_new(device, grad.s.rows, keys * keys, grad.s.dtype, CATEGORY_WORKSPACE);
+        if (carries)
+            transition_extend(at, own, true, conv, decay, beta);
+        pass_states(at, own, passing);
+        tensor_free(device, &own.base);
+        tensor_free(device, &own.t);
+    }
+    if (bases || at.chunk.count < TAIL) {
+        passing.tail = copy_of(at, grad.tail);
+        passing.base_tail = copy_of(at, grad.base_tail);
+        pass_tails(at, passing);
+    }
+    return passing;
+}
+
 // From the gradients of o and of the state to those of what was projected: a and b become theirs, and grad_qkv is
-// qkv's.
-static void mix_backward(struct cell_at at, const struct kept *kept, struct carry carry, struct carry of_grad,
-                         struct tensor grad_o, struct tensor grad_qkv)
+// qkv's. leftmost: no chunk reads what passes to the left.
+static void mix_backward(struct cell_at at, const struct kept *kept, struct carry carry,
+                         const struct carry_segment *segment, bool leftmost, struct tensor grad_o,
+                         struct tensor grad_qkv)
 {
     struct device *device = at.model->device;
     struct tensor qkv = kept->own[KEPT_QKV], conv = kept->own[KEPT_CONV];
-    struct state left = state_before(at, carry), base = state_of(at, carry), grad = state_of(at, of_grad);
-    struct state own = state_new(at, left.s.data);
+    struct state left = state_before(at, carry), base = state_of(at, carry), grad = state_of(at, segment->grad);
+    struct state passing = {0}, own = state_new(at, left.s.data);
     struct layer_kind kind = mixed_kind(at.model, at.layer);
     struct delta_shape shape = shape_of(&kind, at.batch, at.chunk);
     struct weights w = weights_open(at, true);
@@ -489,6 +633,17 @@ static void mix_backward(struct cell_at at, const struct kept *kept, struct carr
     }
     left = left.s.data ? left : own;
     gates(at, kept, &w, decay, beta);
+    // The gradients times the factor enter the tokens. What the backward makes of them passes with it; the rest of
+    // what passes without is added.
+    bool multiplied = segment->factor != 0 && segment->factor != 1;
+    if (multiplied && !leftmost)
+        passing = passing_of(at, carry.draw->passage, grad, conv, decay, beta);
+    for (size_t i = 0; multiplied && i < STATE_TENSORS; i++) {
+        if (grad.t[i].data)
+            op_scale(device, grad.t[i], segment->factor);
+        if (passing.t[i].data)
+            op_scale(device, passing.t[i], 1 - segment->factor);
+    }
     grad_decay = gate_new(at, qkv.rows), grad_beta = gate_new(at, qkv.rows);
     op_delta_rule_backward(device, shape, grad_qkv, grad_decay, grad_beta, grad.s, grad.base_s, grad_o, left.s,
                            base.base_s, conv, decay, beta);
@@ -498,8 +653,12 @@ static void mix_backward(struct cell_at at, const struct kept *kept, struct carr
                            left.tail, base.base_tail, w.filter);
     op_delta_gates_backward(device, kept->own[KEPT_A], kept->own[KEPT_B], w.grad_a_log, w.grad_dt_bias, grad_decay,
                             grad_beta, kept->own[KEPT_A], kept->own[KEPT_B], w.a_log, w.dt_bias, beta_scale(at));
+    for (size_t i = 0; i < STATE_TENSORS; i++)
+        if (passing.t[i].data)
+            op_accumulate(device, grad.t[i], passing.t[i]);
     tensor_free(device, &grad_beta);
     tensor_free(device, &grad_decay);
+    state_free(at, &passing);
     tensor_free(device, &beta);
     tensor_free(device, &decay);
     weights_close(at, &w, true);
@@ -540,6 +699,10 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
 {
     struct model *model = at.model;
     const struct kept *kept = &a->mixer;
+    const struct carry_segment *own = &segments[count - 1];
+    struct carry_gap gap = carry_gap_at(carry, at.chunk.start * at.batch->batch);
+    if (gap.rows)
+        pass_gap(at, &gap, carry.border / carry.batch, state_of(at, own->grad));
     const struct layer_kind *kind = kind_of(model, at.layer);
     bool spreads = heads_are_spread(model);
     struct tensor qkv = kept->own[KEPT_QKV], grad_qkv = scratch(model, qkv.rows, qkv.cols), grad_o = grad_output;
@@ -547,7 +710,7 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
     gated_norm_backward(at, kept, grad_output);
     if (spreads)
         grad_o = heads_spread(model, at.batch, rows_or_none(grad_output, value_cols(kind), qkv.dtype), kind->heads);
-    mix_backward(mixed_at(at), kept, carry, segments[count - 1].grad, grad_o, grad_qkv);
+    mix_backward(mixed_at(at), kept, carry, own, count == 1, grad_o, grad_qkv);
     if (spreads) {
         struct sections gate = {{{kind->heads, 1}}};
         tensor_free(model->device, &grad_o);
@@ -573,7 +736,8 @@ static struct carry_shape carry(const struct model *model, size_t layer)
     struct layer_kind kind = mixed_kind(model, layer);
     size_t state = kind.heads * kind.head_dim * kind.value_dim, tail = TAIL * conv_cols(&kind);
     enum dtype dtype = model->device->ops->dtype, sums = dtype_statistic(dtype);
-    return (struct carry_shape){{{state, tail}, {sums, dtype}}, {{state, tail}, {sums, sums}}};
+    size_t transition = kind.heads * kind.head_dim * kind.head_dim;
+    return (struct carry_shape){{{state, tail}, {sums, dtype}}, {{state, tail}, {sums, sums}}, transition};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)
@@ -635,7 +799,6 @@ const struct mixer mixer_delta = {
     .project = project,
     .forward = forward,
     .backward = backward,
-    .whole = true,
     .shares = shares,
     .sends = sends,
     .flops = flops,

@@ -39,6 +39,7 @@ struct pair_shape {
 };
 struct carry_shape {
     struct pair_shape value, grad;
+    size_t transition; // columns of what a state's gradient is multiplied by to pass tokens, of grad's dtype
 };
 
 // Properties of both kinds of block.
@@ -80,11 +81,10 @@ struct mixer {
     void (*forward)(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how);
     // grad_output: the gradient of the first output, is spent. Adds to grad, [n, d], that of x; to the segments'
     // gradients, the last of which holds the chunk's own, complete and spent on return; and to those of weights.
+    // The gradient of a state first passes the chunks that are not drawn (struct carry_draw).
     void (*backward)(struct cell_at at, const struct activations *a, struct carry carry,
                      const struct carry_segment *segments, size_t count, struct tensor grad_output,
                      struct tensor grad);
-
-    bool whole; // no chunk can be left out on the way back: the state's gradient would not pass it (spaco)
 
     // For ranks that share the tokens of a sequence (NULL: unsupported): whether so many can, with this exchange,
     // or a reason with a remedy; whether they communicate while cells run, which are then whole; and the rest of

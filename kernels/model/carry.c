@@ -13,16 +13,48 @@ static const struct mixer *mixer_of(const struct model *model, size_t layer)
     return config_mixer(&model->config, layer);
 }
 
+// Number of drawn chunks before chunk c.
+static size_t drawn_before(const struct carry_draw *draw, size_t c)
+{
+    size_t first = 0, end = draw->chunks.count;
+    while (first < end) {
+        size_t middle = (first + end) / 2;
+        if (draw->chunks.items[middle] < c)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+size_t carry_states(const struct carry_draw *draw, size_t c)
+{
+    // The left border of chunk 0 has none.
+    return draw ? drawn_before(draw, c + 1) - drawn_before(draw, 1) + 1 : c + 1;
+}
+
+static size_t gaps_of(const struct carry_draw *draw)
+{
+    return draw && draw->passage != STATE_CUT && draw->chunks.count ? draw->gaps[draw->chunks.count - 1] : 0;
+}
+
 struct carry carry_new(struct model *model, size_t layer, enum place place, struct carry_size size)
 {
     bool at_borders = mixer_of(model, layer)->at_borders;
     struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
     struct carry carry = {.border = at_borders ? size.chunk * size.batch : 0, .batch = size.batch};
-    size_t borders = size.tokens ? (size.tokens - 1) / size.chunk : 0;
+    size_t borders = size.tokens ? (size.tokens - 1) / size.chunk : 0, gaps = gaps_of(size.draw);
+    borders = borders ? carry_states(size.draw, borders - 1) : 0;
     new_as(model, carry.t, place, shape.value, (at_borders ? borders : size.tokens) * size.batch,
            CATEGORY_KV_CACHE);
-    if (at_borders && size.prompts)
+    if (!at_borders)
+        return carry;
+    carry.draw = size.draw;
+    if (size.prompts)
         new_as(model, carry.base, PLACE_DEVICE, shape.value, size.batch, CATEGORY_KV_CACHE);
+    for (size_t i = 0; gaps && shape.transition && i < (size.prompts ? 2 : 1); i++)
+        *(i ? &carry.base_transition : &carry.transition) =
+            tensor_new(model->device, gaps * size.batch, shape.transition, shape.grad.dtype[0], CATEGORY_KV_CACHE);
     return carry;
 }
 
@@ -58,6 +90,8 @@ void carry_zero(struct model *model, struct carry carry)
 
 void carry_free(struct model *model, struct carry *carry)
 {
+    tensor_free(model->device, &carry->base_transition);
+    tensor_free(model->device, &carry->transition);
     for (size_t i = CARRY_TENSORS; i-- > 0;) {
         tensor_free(model->device, &carry->base[i]);
         tensor_free(model->device, &carry->t[i]);
@@ -67,8 +101,9 @@ void carry_free(struct model *model, struct carry *carry)
 struct carry carry_rows(struct carry carry, size_t start, size_t count)
 {
     if (carry.border) {
-        size_t borders = carry.t[0].rows / carry.batch, first = start / carry.border;
-        size_t end = count ? (start + count - 1) / carry.border + 1 : first;
+        size_t borders = carry.t[0].rows / carry.batch, chunk = start / carry.border;
+        size_t first = carry_states(carry.draw, chunk) - 1;
+        size_t end = count ? carry_states(carry.draw, (start + count - 1) / carry.border) : first;
         end = end < borders ? end : borders, first = first < end ? first : end;
         start = first * carry.batch, count = (end - first) * carry.batch;
     }
@@ -80,4 +115,17 @@ struct carry carry_rows(struct carry carry, size_t start, size_t count)
 struct carry carry_before(struct carry carry, size_t start)
 {
     return start ? carry_rows(carry, start - carry.border, carry.border) : (struct carry){0};
+}
+
+struct carry_gap carry_gap_at(struct carry carry, size_t start)
+{
+    const struct carry_draw *draw = carry.draw;
+    size_t right = draw ? drawn_before(draw, start / carry.border + 1) : 0;
+    if (!draw || right == 0 || right == draw->chunks.count || draw->gaps[right] == draw->gaps[right - 1])
+        return (struct carry_gap){0};
+    size_t first = draw->chunks.items[right - 1] + 1, row = draw->gaps[right - 1] * carry.batch;
+    return (struct carry_gap){.start = first * carry.border,
+                              .rows = (draw->chunks.items[right] - first) * carry.border,
+                              .transition = tensor_rows(carry.transition, row, carry.batch),
+                              .base_transition = tensor_rows(carry.base_transition, row, carry.batch)};
 }

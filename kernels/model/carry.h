@@ -2,9 +2,20 @@
 // a recurrent mixer a state from chunk to chunk. A carry has two tensors at most; its mixer gives their shape
 // (block.h). Sequences that continue a shared prompt begin with the state behind it, the base.
 #pragma once
+#include "kernels/base/index_list.h"
 #include "kernels/model/model.h"
 #include "kernels/objectives/batch.h"
 
+// How a state's gradient passes chunks where some are not drawn. CARRY: as the state does; its factor applies where
+// it enters the tokens of a drawn chunk. CUT: it ends at chunks that are not drawn, and is multiplied on its way
+// through the others. IN_PLACE: it passes all, but is multiplied on its way, which is biased.
+enum state_passage { STATE_CARRY, STATE_CUT, STATE_IN_PLACE };
+// Chunks that run backward where others do not. Between two of them that are not neighbours is a gap.
+struct carry_draw {
+    struct index_list chunks; // left to right
+    uint32_t *gaps;           // [chunks.count] the number of gaps to the left of each
+    enum state_passage passage;
+};
 struct carry {
     union {
         struct tensor t[CARRY_TENSORS];
@@ -16,15 +27,19 @@ struct carry {
     // A state belongs to the border of two chunks, in B rows; border: rows of tokens from one to the next, 0: each
     // row of tokens has one of its own.
     size_t border, batch;
+    const struct carry_draw *draw; // states at the left borders of its chunks alone; NULL: of every chunk
+    // Transitions of gaps, [gaps * B, transition], unless it cuts, and, if bases are there, of these.
+    struct tensor transition, base_transition;
 };
-// Tokens per sequence, sequences, tokens per chunk, and whether sequences have prompts.
+// Tokens per sequence, sequences, tokens per chunk, whether sequences have prompts, and what struct carry says.
 struct carry_size {
     size_t tokens, batch, chunk;
     bool prompts;
+    const struct carry_draw *draw;
 };
 static inline struct carry_size carry_size_of(const struct batch *batch, size_t tokens, size_t chunk)
 {
-    return (struct carry_size){tokens, batch->batch, chunk, batch->prefixes != NULL};
+    return (struct carry_size){tokens, batch->batch, chunk, batch->prefixes != NULL, NULL};
 }
 // The layer's carry of `size`, and its gradient; a state has one gradient, that of the border reached, which is on
 // the device, as bases are. Not zeroed; out of memory is in the device's status. Release with carry_free.
@@ -35,11 +50,21 @@ struct carry carry_like(struct model *model, struct carry carry, size_t rows, en
                         enum category category);
 void carry_zero(struct model *model, struct carry carry);
 void carry_free(struct model *model, struct carry *carry);
+// Number of states at borders up to the right one of chunk c: of all chunks, or of the left borders of drawn ones.
+// Between drawn chunks one state moves on from border to border.
+size_t carry_states(const struct carry_draw *draw, size_t c);
 // The carry of rows [start, start + count) of tokens, borrowed: their rows, or the states at the right borders of
 // their chunks, of which the last chunk has none.
 struct carry carry_rows(struct carry carry, size_t start, size_t count);
 // The state left of row `start`, borrowed; no tensors at row 0, where it is 0.
 struct carry carry_before(struct carry carry, size_t start);
+// The gap that the chunk at row `start` is in, or, of a drawn chunk, the one to its right: its rows of tokens, and
+// transitions. rows 0: there is none.
+struct carry_gap {
+    size_t start, rows;
+    struct tensor transition, base_transition;
+};
+struct carry_gap carry_gap_at(struct carry carry, size_t start);
 
 // Tokens [start, start + count) of the context whose carry takes gradients, and these.
 struct carry_segment {

@@ -29,7 +29,9 @@ struct state {
     struct tensor *x;
     struct kv_store kv; // of one segment at a time: carries of all tokens, gradients of the drawn ones
     struct carry_segment *key_segments; // [drawn.count]
-    struct tensor inputs;               // [sampled B, d], the drawn chunks' inputs from the rank below
+    // Where states are kept in a segment's two passes, and in a forward alone, which no gradient follows.
+    struct carry_draw draw, draw_forward;
+    struct tensor inputs; // [sampled B, d], the drawn chunks' inputs from the rank below
     // Between ranks: inputs of chunks, of which the first `coming` (and `coming_drawn` drawn ones) are requested;
     // the gradient of the next chunk's output; and the latest tensor sent.
     struct transfer *arrivals; // [needed]
@@ -59,11 +61,17 @@ static size_t sampled_of(const struct chunk_schedule *schedule)
     return tokens;
 }
 
-// Bytes per token that a layer keeps in a first pass over `reached` of the tokens, with `sampled` of them in drawn
-// chunks.
+// Bytes per token of a layer's carry in a first pass over `reached` of the tokens, with `sampled` of them in drawn
+// chunks, at whose left borders alone states are kept.
+static double carry_kept(const struct model *model, size_t l, size_t chunk, double reached, double sampled)
+{
+    return cost_carry(model, l, chunk) * (config_mixer(&model->config, l)->at_borders ? sampled : reached);
+}
+
+// And of its gradients.
 static double layer_kept(const struct model *model, size_t l, size_t chunk, double reached, double sampled)
 {
-    return cost_carry(model, l, chunk) * reached + cost_carry_gradient(model, l) * sampled;
+    return carry_kept(model, l, chunk, reached, sampled) + cost_carry_gradient(model, l) * sampled;
 }
 
 static struct segment_cost cost_of(const struct model *model, size_t chunk, double reached, double sampled)
@@ -107,6 +115,16 @@ static bool can_defer(const struct step *step, const struct chunk_schedule *sche
     return objective_defers(step->batch) && (schedule->whole || schedule->all_losses) && kept && alone;
 }
 
+static void list_gaps(struct carry_draw *draw, const struct chunk_schedule *schedule)
+{
+    const struct index_list *chunks = &schedule->drawn;
+    *draw = (struct carry_draw){
+        .chunks = *chunks, .gaps = calloc(chunks->count + 1, sizeof *draw->gaps), .passage = schedule->passage};
+    CHECK(draw->gaps);
+    for (size_t j = 1; j < chunks->count; j++)
+        draw->gaps[j] = draw->gaps[j - 1] + (chunks->items[j] > chunks->items[j - 1] + 1);
+}
+
 static void state_open(struct state *state, struct step *step, const struct chunk_schedule *schedule)
 {
     size_t count = schedule->drawn.count;
@@ -124,6 +142,9 @@ static void state_open(struct state *state, struct step *step, const struct chun
     state->x = calloc(state->segments.count, sizeof *state->x);
     state->key_segments = calloc(count + 1, sizeof *state->key_segments);
     CHECK(state->segments.items && state->x && state->key_segments);
+    list_gaps(&state->draw, schedule);
+    state->draw_forward = state->draw;
+    state->draw_forward.passage = STATE_CUT;
     if (!ranks_lowest(&step->model->ranks)) {
         CHECK(state->segments.count == 1);
         CHECK(state->arrivals = calloc(state->needed + 1, sizeof *state->arrivals));
@@ -135,6 +156,7 @@ static void state_close(struct state *state)
 {
     tensor_free(state->step->model->device, &state->inputs);
     free(state->arrivals);
+    free(state->draw.gaps);
     free(state->key_segments);
     free(state->x);
     segments_free(&state->segments);
@@ -146,12 +168,13 @@ static struct carry_size size_of(const struct state *state, size_t tokens)
 }
 
 // Opens the carries of a segment's layers, for the first `count` chunks.
-static void kv_open(struct state *state, struct segment segment, size_t count)
+static void kv_open(struct state *state, struct segment segment, size_t count, const struct carry_draw *draw)
 {
     const struct chunk_options *options = state->step->options;
+    struct carry_size size = size_of(state, tokens_of(state->schedule, count));
+    size.draw = state->schedule->whole ? NULL : draw;
     kv_store_open(&state->kv, state->step->model, segment.first, segment.end,
-                  options->offload & OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
-                  size_of(state, tokens_of(state->schedule, count)));
+                  options->offload & OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE, size);
 }
 
 // After a chunk of a first pass: the next one of the same segment, or else the layer `above`.
@@ -197,7 +220,7 @@ static void pass_through(struct state *state, size_t s)
     struct segment segment = state->segments.items[s];
     size_t B = state->step->batch->batch;
     state->x[s + 1] = hidden(state, tokens_of(state->schedule, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
-    kv_open(state, segment, state->needed);
+    kv_open(state, segment, state->needed, &state->draw_forward);
     for (size_t c = 0; c < state->needed; c++) {
         struct span chunk = chunk_span(state->schedule->chunks, c);
         chunk_forward(state->step, segment, chunk, &state->kv, chunk_rows(state->x[s], chunk, B),
@@ -214,7 +237,7 @@ static struct tensor pass_below(struct state *state)
     size_t B = state->step->batch->batch;
     for (size_t l = state->step->model->ranks.first_layer; l < state->segments.items[0].first; l++) {
         struct tensor y = hidden(state, tokens_of(state->schedule, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
-        kv_open(state, (struct segment){l, l + 1}, state->needed);
+        kv_open(state, (struct segment){l, l + 1}, state->needed, &state->draw_forward);
         for (size_t c = 0; c < state->needed; c++) {
             struct span chunk = chunk_span(state->schedule->chunks, c);
             struct tensor x_c = x.data ? chunk_rows(x, chunk, B) : x;
@@ -307,7 +330,7 @@ static void fill_cache(struct state *state, size_t s)
     bool highest = s + 1 == state->segments.count, gathers = highest && state->gathers;
     bool lowest = ranks_lowest(&state->step->model->ranks);
     size_t count = count_in(state, s), B = state->step->batch->batch;
-    kv_open(state, state->segments.items[s], count);
+    kv_open(state, state->segments.items[s], count, &state->draw);
     for (size_t c = 0, j = 0; c < count; c++) {
         struct span chunk = chunk_span(schedule->chunks, c);
         bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
@@ -500,7 +523,7 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
     bool offload = options->offload & OFFLOAD_KV;
     for (size_t l = 0; l < model->config.layers; l++) {
         double gradient = cost_carry_gradient(model, l),
-               buffered = cost_carry(model, l, options->chunk) * reached + (schedule->whole ? gradient : 0);
+               buffered = carry_kept(model, l, options->chunk, reached, sampled) + (schedule->whole ? gradient : 0);
         layers[l] = !offload          ? layer_kept(model, l, options->chunk, reached, sampled)
                     : schedule->whole ? 0
                                       : gradient * sampled;

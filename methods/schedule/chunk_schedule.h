@@ -18,8 +18,9 @@ struct chunk_schedule {
     // [drawn] factors of the chunk's loss, and of the gradient that chunks to the right added to its keys and
     // values; NULL: 1.
     const double *loss_factor, *kv_factor;
-    double share;    // expected share of drawn chunks
-    bool all_losses; // the first pass covers all chunks and adds the loss of those not drawn
+    enum state_passage passage; // of states' gradients (kernels/model/carry.h)
+    double share;               // expected share of drawn chunks
+    bool all_losses;            // the first pass covers all chunks and adds the loss of those not drawn
     // Every chunk is drawn, and the gradients of the keys to the left are one segment.
     bool whole;
 };

@@ -277,24 +277,32 @@ static void check_transition(struct cases *c, struct shape s, enum gates kind, e
 {
     struct rule r = rule_new(c, s, kind, documents);
     struct operand *transition = case_random_in(c, case_sums(c), s.batch * s.heads, s.k * s.k, 1, "transition");
-    CASE_RUN(c, op_delta_transition(c->device, r.shape, transition->tensor, r.qkv->tensor, r.decay->tensor,
-                                    r.beta->tensor));
+    struct operand *base = case_random_in(c, case_sums(c), s.batch * s.heads, s.k * s.k, 1, "base");
+    CASE_RUN(c, op_delta_transition(c->device, r.shape, transition->tensor, base_of(&r, base), r.qkv->tensor,
+                                    r.decay->tensor, r.beta->tensor));
     for (size_t i = 0; i < s.batch * s.heads; i++) {
-        double *a = transition->values + i * s.k * s.k;
+        size_t b = i / s.heads, count = s.k * s.k;
+        double *a = transition->values + i * count, *base_a = base->values + i * count;
         for (size_t t = 0; t < s.tokens; t++) {
-            struct token at = token_of(&r, t, i / s.heads, i % s.heads);
-            bool begins = case_run_begins(&r.run, t, i / s.heads);
+            struct token at = token_of(&r, t, b, i % s.heads);
+            for (size_t j = 0; j < count && case_run_begins(&r.run, t, b); j++)
+                a[j] = case_run_continues(&r.run, t, b) ? base_a[j] : 0;
             for (size_t j = 0; j < s.k; j++) {
                 double seen = 0;
                 for (size_t n = 0; n < s.k; n++)
                     seen += at.k[n] * a[n * s.k + j];
                 for (size_t n = 0; n < s.k; n++)
-                    a[n * s.k + j] = begins ? 0 : at.decay * (a[n * s.k + j] - at.beta * at.k[n] * seen);
+                    a[n * s.k + j] = at.decay * (a[n * s.k + j] - at.beta * at.k[n] * seen);
             }
+            if (case_run_ends_prefix(&r.run, t, b))
+                memcpy(base_a, a, count * sizeof *a);
         }
     }
     case_check(c, transition, roundings(c, kind), growth(c, &r), "transition, gates %d, documents %d, %zu tokens",
                kind, documents, s.tokens);
+    if (r.run.prefixes)
+        case_check(c, base, roundings(c, kind), growth(c, &r), "base, gates %d, documents %d, %zu tokens", kind,
+                   documents, s.tokens);
     case_end(c);
     case_run_free(&r.run);
 }
@@ -332,6 +340,19 @@ void delta_rule_backward_cases(struct cases *c)
     for (size_t i = 0; i < CASES; i++)
         if (next_case(c, i, &s, &kind, &documents))
             check_backward(c, s, kind, documents);
+}
+
+void delta_identity_cases(struct cases *c)
+{
+    for (size_t heads = 1; heads < 5; heads++) {
+        size_t k = heads * 5 - 4;
+        struct operand *transition = case_output_in(c, case_sums(c), heads, k * k);
+        CASE_RUN(c, op_delta_identity(c->device, transition->tensor, k));
+        for (size_t i = 0; i < heads * k * k; i++)
+            transition->values[i] = i % (k * k) / k == i % k;
+        case_check(c, transition, 0, 0, "%zu heads of %zu", heads, k);
+        case_end(c);
+    }
 }
 
 void delta_transition_cases(struct cases *c)

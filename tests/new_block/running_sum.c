@@ -53,34 +53,44 @@ static void sum(struct cell_at at, struct tensor x, struct tensor state, struct 
     tensor_free(device, &h);
 }
 
+static void keep_activations(struct cell_at at, struct tensor x, struct activations *a, enum keep how)
+{
+    struct kept *kept = &a->mixer;
+    bool normed = block_of(at.model, at.layer)->norm;
+    if (how != KEEP_NOTHING && normed && !kept->rstd.data) // there may have been room for it alone
+        kept->rstd = statistic(at.model, x.rows, 1);
+    if (how == KEEP_ALL && normed && !kept->h.data)
+        kept->h = activation(at.model, x.rows, x.cols);
+    if (a->output == OUTPUT_OWN)
+        kept->own[0] = activation(at.model, x.rows, x.cols);
+}
+
+// ahead: with the outputs, because the state to the left may be the one that moves on.
 static void project(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how,
                     bool ahead)
 {
-    (void)a, (void)how, (void)ahead;
     size_t B = x.rows / at.chunk.count;
     struct tensor right = carry_rows(carry, at.chunk.start * B, x.rows).t[0];
-    if (right.rows == 0)
+    bool makes = ahead && a->output == OUTPUT_OWN;
+    if (right.rows == 0 && !makes)
         return; // behind the last chunk
     struct tensor state = state_new(at, carry, B);
-    sum(at, x, state, tensor_none(), &(struct kept){0});
-    op_copy(at.model->device, right, state);
+    if (makes)
+        keep_activations(at, x, a, how);
+    sum(at, x, state, makes ? a->mixer.own[0] : tensor_none(), makes ? &a->mixer : &(struct kept){0});
+    if (right.rows > 0)
+        op_copy(at.model->device, right, state);
     tensor_free(at.model->device, &state);
 }
 
 static void forward(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how)
 {
-    struct model *model = at.model;
-    struct kept *kept = &a->mixer;
-    bool normed = block_of(model, at.layer)->norm;
-    if (how != KEEP_NOTHING && normed)
-        kept->rstd = statistic(model, x.rows, 1);
-    if (how == KEEP_ALL && normed)
-        kept->h = activation(model, x.rows, x.cols);
-    if (a->output == OUTPUT_OWN)
-        kept->own[0] = activation(model, x.rows, x.cols);
+    if (a->output == OUTPUT_OWN && a->mixer.own[0].data)
+        return; // they are made
+    keep_activations(at, x, a, how);
     struct tensor state = state_new(at, carry, x.rows / at.chunk.count);
-    sum(at, x, state, a->output == OUTPUT_WRITTEN ? tensor_none() : kept->own[0], kept);
-    tensor_free(model->device, &state);
+    sum(at, x, state, a->output == OUTPUT_WRITTEN ? tensor_none() : a->mixer.own[0], &a->mixer);
+    tensor_free(at.model->device, &state);
 }
 
 // From the right: the gradient of h_t is the sum of those of s_t and of all behind it, and of the state's that
@@ -121,7 +131,7 @@ static struct carry_shape carry(const struct model *model, size_t layer)
 {
     struct pair_shape state = outputs(model, layer), grad = state;
     grad.dtype[0] = model->kv_gradient_dtype;
-    return (struct carry_shape){state, grad};
+    return (struct carry_shape){state, grad, 0};
 }
 
 static double kept_bytes(const struct model *model, size_t layer)

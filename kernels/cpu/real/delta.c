@@ -464,13 +464,21 @@ void NAME(delta_rule_forward)(struct device *device, struct delta_shape shape, s
     forward_all(&r, (struct pass){shape.value_dim, true, o.data, state.data, base.data, NULL});
 }
 
+void NAME(delta_identity)(struct device *device, struct tensor transition, size_t key_dim)
+{
+    (void)device;
+    memset(transition.data, 0, tensor_bytes(transition));
+    for (size_t i = 0; i < transition.rows; i++)
+        for (size_t j = 0; j < key_dim; j++)
+            ((real *)transition.data)[i * transition.cols + j * (key_dim + 1)] = 1;
+}
+
 // The states of V = 0, in as many columns as a key has: A is linear in what it begins with.
 void NAME(delta_transition)(struct device *device, struct delta_shape shape, struct tensor transition,
-                            struct tensor qkv, struct tensor decay, struct tensor beta)
+                            struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
     struct rule r = rule_of(device, shape, qkv, decay, beta);
-    r.shape.run.documents.device_prefixes = tensor_none(); // what a document begins with is none of it
-    forward_all(&r, (struct pass){shape.key_dim, false, NULL, transition.data, NULL, NULL});
+    forward_all(&r, (struct pass){shape.key_dim, false, NULL, transition.data, base.data, NULL});
 }
 
 void NAME(delta_carry)(struct device *device, struct tensor grad_state, struct tensor transition, size_t key_dim)

@@ -150,6 +150,12 @@ template <class F> void run(struct device *device, rule<typename F::T> r, walk<t
            shared_size<F>(r.shape.key_dim), device, r, w);
 }
 
+template <class A> __global__ void identity(A *transition, size_t key_dim, size_t count)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (size_t)blockDim.x)
+        transition[i] = i % (key_dim * key_dim) % (key_dim + 1) == 0;
+}
+
 // grad_state = transition^T grad_state, a slice of its columns.
 template <class A> __global__ void carry(A *grad_state, const A *transition, size_t key_dim, size_t columns)
 {
@@ -198,17 +204,27 @@ void delta_states_forward(struct device *device, struct delta_shape shape, struc
     });
 }
 
+void cuda_delta_identity(struct device *device, struct tensor transition, size_t key_dim)
+{
+    with_type(transition.dtype, [&](auto type) {
+        using A = typename decltype(type)::type;
+        size_t count = tensor_count(transition);
+        if constexpr (std::is_same_v<A, wide_t<A>>)
+            launch(identity<A>, dim3(ceil_div(count, THREADS)), THREADS, 0, device, (A *)transition.data, key_dim,
+                   count);
+    });
+}
+
 // The states of V = 0, in as many columns as a key has: A is linear in what it begins with.
 void cuda_delta_transition(struct device *device, struct delta_shape shape, struct tensor transition,
-                           struct tensor qkv, struct tensor decay, struct tensor beta)
+                           struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
-    shape.run.documents.device_prefixes = tensor_none(); // what a document begins with is none of it
     with_form(device, qkv.dtype, [&](auto form) {
         using F = decltype(form);
         using T = typename F::T;
         using A = typename F::A;
         run<F>(device, rule_of<T>(shape, qkv, decay, beta),
-               {nullptr, (A *)transition.data, nullptr, shape.key_dim, false, {}});
+               {nullptr, (A *)transition.data, (A *)base.data, shape.key_dim, false, {}});
     });
 }
 
