@@ -681,8 +681,7 @@ def main():
         expected_loss, expected = reference(folder, config, ids, documents, lambda logits: loss_of(logits, labels),
                                             adapter)
         print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")
-        hybrid = config["model_type"] == "qwen3_5_text"  # which spaco refuses
-        for method in METHODS[::4] if title in others else METHODS[:-1] if hybrid else METHODS:
+        for method in METHODS[::4] if title in others else METHODS:
             loss, gradients = longbp(arguments.longbp, folder, data, flags, method, f"{path}/g")
             report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
         if transformers and (peft or not adapter) and title != WRAPPED and "--pad-gradient" not in flags:
