@@ -131,6 +131,32 @@ static void pass_carry(struct sent *sent, const struct fixture *f, size_t l, siz
     }
 }
 
+// Counts gathers of `bytes` of every piece of the ranks' tokens, merged as they merge them.
+static void gather_pieces(struct sent *sent, const struct fixture *f, size_t bytes, size_t times)
+{
+    const struct comm *ranks = &f->ranks->sequence;
+    struct pieces own = pieces_of(f->context, ranks->size, ranks->rank);
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t sends = own.items[i].count > 0 ? times * (ranks->size - 1) : 0;
+        sent->bytes += (double)(sends * bytes);
+        sent->messages += sends;
+    }
+}
+
+// Counts a layer's states, what passes them on, and tails: as often as it mixes, on the way up, and their
+// gradients.
+static void pass_states(struct sent *sent, const struct fixture *f, size_t l, size_t mixes)
+{
+    const struct layer_kind *kind = config_kind(&f->config, l);
+    struct carry_shape carry = config_mixer(&f->config, l)->carry(&f->model, l);
+    size_t B = f->batch.batch, statistic = dtype_bytes(dtype_statistic(f->dtype));
+    size_t transition = kind->heads * kind->head_dim * kind->head_dim * B * statistic;
+    gather_pieces(sent, f, carry.value.cols[0] * B * statistic, mixes + 1);
+    gather_pieces(sent, f, transition, mixes + 1);
+    gather_pieces(sent, f, carry.value.cols[1] * B * dtype_bytes(f->dtype), mixes);
+    gather_pieces(sent, f, carry.value.cols[1] * B * statistic, 1);
+}
+
 // Counts a layer's exchange of heads: a rank sends its own tokens' rows of every other rank's heads (spread), and
 // the other tokens' rows of its own heads (collect); `width` numbers a head.
 static void send_heads(struct sent *sent, const struct fixture *f, size_t heads, size_t width, size_t bytes,
@@ -220,7 +246,9 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
     for (size_t l = 0; batch_is_shared(&f->batch) && l < model->config.layers; l++) {
         bool rebuilds = rebuilds_attention(model, method, text, l);
         size_t carries = uses[unit_of_layer(l)];
-        if (f->ranks->exchange == EXCHANGE_RING)
+        if (f->ranks->exchange != EXCHANGE_ALL_TO_ALL && config_mixer(&f->config, l)->at_borders)
+            pass_states(&sent, f, l, carries - (method == method_find("full")));
+        else if (f->ranks->exchange == EXCHANGE_RING)
             pass_carry(&sent, f, l, carries + rebuilds);
         else if (f->ranks->exchange == EXCHANGE_ALL_TO_ALL)
             send_all_to_all(&sent, f, l, carries, carries - (method == method_find("full")),

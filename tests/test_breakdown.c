@@ -68,7 +68,7 @@ static void ask_for_delta(struct device *d)
                            t[GATE], t[BETA]);
     op_delta_identity(d, t[STATE], 1);
     op_delta_transition(d, shape, t[STATE], none, t[QKV], t[GATE], t[BETA]);
-    op_delta_carry(d, t[GRAD_STATE], t[STATE], 1);
+    op_delta_carry(d, t[GRAD_STATE], t[STATE], 1, TRANSPOSE);
     for (size_t i = 0; i < TENSORS; i++)
         tensor_free(d, &t[i]);
 }

@@ -312,7 +312,7 @@ static void recurrences(struct held *h)
     expect(h, "delta_identity", LIST(none), LIST(transition));
     op_delta_transition(d, shape, transition, transition_base, x, decay, beta);
     expect(h, "delta_transition", LIST(k, decay, beta, transition, transition_base, s, p), LIST(transition));
-    op_delta_carry(d, grad_state, transition, 4);
+    op_delta_carry(d, grad_state, transition, 4, TRANSPOSE);
     expect(h, "delta_carry", LIST(grad_state, transition), LIST(grad_state));
 }
 

@@ -287,7 +287,7 @@ static void a_transition_carries_gradients(void **state)
         op_delta_transition(l.device, shape_of(run), transition, tensor_none(), rows(run, l.y, cuts[i]),
                             rows(run, l.decay, cuts[i]), rows(run, l.beta, cuts[i]));
     }
-    op_delta_carry(l.device, grad, transition, K);
+    op_delta_carry(l.device, grad, transition, K, TRANSPOSE);
     tensor_read(l.device, grad, carried);
     tensor_read(l.device, l.grads[STATE], passed);
     for (size_t i = 0; i < tensor_count(grad); i++)

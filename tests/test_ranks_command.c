@@ -179,6 +179,13 @@ static void plans_are_of_a_rank(void **state)
         {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
         {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring", "ring exchange"},
         {"--method full --parallel sequence=2,exchange=star", "star"},
+        {"--method full --model qwen3.5-9b --parallel sequence=3,exchange=all-to-all",
+         "3 ranks cannot share the 16 key heads of layer 0, delta, evenly: use a number that divides them, or "
+         "parallel.exchange gather or ring"},
+        {"--method full --model qwen3.5-9b --group 2 --prompt 4 --parallel sequence=2",
+         "ranks pass no states behind a shared prompt"},
+        {"--method streambp --model qwen3.5-9b --offload inputs --host-memory 1GiB --parallel sequence=2",
+         "states would pass through all ranks for each"},
         {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
         {"--method full --parallel data=2,node=2",
          "2 ranks per node do not divide the 2 ranks of data and sequence into two or more nodes"},

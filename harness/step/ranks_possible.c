@@ -46,13 +46,19 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
     if (sends && method->parallel & PARALLEL_SEQUENCE && by_chunk)
         return status_set(status, STATUS_UNSUPPORTED,
                           "with offload %s loads layers from the host chunk by chunk, and %s for each chunk; leave "
-                          "parallel.exchange or offload out, or use checkpoint",
+                          "%soffload out, or use checkpoint",
                           method->name,
-                          all_to_all ? "ranks would exchange heads"
-                                     : "keys and values would pass through all ranks");
+                          all_to_all                              ? "ranks would exchange heads"
+                          : parallel->exchange == EXCHANGE_GATHER ? "states would pass through all ranks"
+                                                                  : "keys and values would pass through all ranks",
+                          parallel->exchange == EXCHANGE_GATHER ? "" : "parallel.exchange or ");
     if (parallel->exchange == EXCHANGE_RING && trial->group > 1)
         return status_set(status, STATUS_UNSUPPORTED,
                           "ring exchange does not support a shared prompt; leave parallel.exchange or group out");
+    if (!all_to_all && trial->group > 1 && config_has_states(c))
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "ranks pass no states behind a shared prompt: use parallel.exchange all-to-all, or leave "
+                          "group out");
     return method->parallel & PARALLEL_SEQUENCE ||
            status_set(status, STATUS_UNSUPPORTED,
                       "%s takes no sequence ranks: its chunks would run on one rank after another; use full, "

@@ -320,15 +320,16 @@ void op_delta_transition(struct device *device, struct delta_shape shape, struct
     }
 }
 
-void op_delta_carry(struct device *device, struct tensor grad_state, struct tensor transition, size_t key_dim)
+void op_delta_carry(struct device *device, struct tensor state, struct tensor transition, size_t key_dim,
+                    enum transpose transpose)
 {
     if (failed(device))
         return;
-    CHECK(grad_state.rows == transition.rows && grad_state.dtype == transition.dtype &&
-          transition.cols == key_dim * key_dim && grad_state.cols % key_dim == 0);
-    if (begin(device, operation(WORK_DELTA_BACKWARD, "delta_carry"), 2.0 * tensor_count(grad_state) * key_dim,
-              2 * bytes(grad_state) + bytes(transition))) {
-        device->ops->delta_carry(device, grad_state, transition, key_dim);
+    CHECK(state.rows == transition.rows && state.dtype == transition.dtype &&
+          transition.cols == key_dim * key_dim && state.cols % key_dim == 0);
+    if (begin(device, operation(WORK_DELTA_BACKWARD, "delta_carry"), 2.0 * tensor_count(state) * key_dim,
+              2 * bytes(state) + bytes(transition))) {
+        device->ops->delta_carry(device, state, transition, key_dim, transpose);
         range_pop(device);
     }
 }

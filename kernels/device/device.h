@@ -426,9 +426,10 @@ typedef void delta_identity_op(struct device *device, struct tensor transition, 
 // written as delta_rule_forward's, or no tensor.
 typedef void delta_transition_op(struct device *device, struct delta_shape shape, struct tensor transition,
                                  struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta);
-// grad_state = transition^T grad_state, per head.  grad_state: [batch heads, key_dim value_dim]
-typedef void delta_carry_op(struct device *device, struct tensor grad_state, struct tensor transition,
-                            size_t key_dim);
+// state = transition state, or a gradient = transition^T gradient, per head.  state: [batch heads, key_dim
+// value_dim]
+typedef void delta_carry_op(struct device *device, struct tensor state, struct tensor transition, size_t key_dim,
+                            enum transpose transpose);
 
 // y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
 typedef void embedding_forward_op(struct device *device, struct tensor y, struct tensor table, struct tensor ids);

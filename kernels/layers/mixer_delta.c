@@ -3,15 +3,30 @@
 // is the rule's state and the convolution's last three rows.
 #include "kernels/attention/all_to_all.h"
 #include "kernels/layers/block_ends.h"
+#include "kernels/layers/state_ranks.h"
 #include "kernels/model/carry.h"
 
 #define TAPS 4
 #define TAIL (TAPS - 1)
 
 enum { QKV, Z, B, A, FILTER, A_LOG, DT_BIAS, NORM, OUT };
-// o is the first output. CONV, the convolution's result, and Y, what is projected, with `all` only.
-enum { KEPT_O, KEPT_QKV = MIXER_OUTPUTS, KEPT_Z, KEPT_A, KEPT_B, KEPT_RSTD, KEPT_CONV, KEPT_Y };
-_Static_assert(KEPT_Y < KEPT_OWN, "a cell has room for all that is kept");
+// o is the first output. CONV, the convolution's result, and Y, what is projected, with `all` only. The last three,
+// of the rank's pieces one after another, where ranks pass states: those before the pieces, the rows of qkv before
+// them, and the pieces' transitions.
+enum {
+    KEPT_O,
+    KEPT_QKV = MIXER_OUTPUTS,
+    KEPT_Z,
+    KEPT_A,
+    KEPT_B,
+    KEPT_RSTD,
+    KEPT_CONV,
+    KEPT_Y,
+    KEPT_STATES,
+    KEPT_TAILS,
+    KEPT_TRANSITIONS
+};
+_Static_assert(KEPT_TRANSITIONS < KEPT_OWN, "a cell has room for all that is kept");
 
 static const struct block_parameter parameters[] = {
     [QKV] = {"linear_attn.in_proj_qkv", LORA_IN_QKV},
@@ -419,6 +434,208 @@ static void project(struct cell_at at, struct tensor x, struct carry carry, stru
     state_free(at, &own);
 }
 
+// ---- states over ranks
+
+static struct tensor copy_of(struct cell_at at, struct tensor t)
+{
+    struct device *device = at.model->device;
+    struct tensor copy = t.data ? tensor_new(device, t.rows, t.cols, t.dtype, CATEGORY_WORKSPACE) : t;
+    if (t.data)
+        op_copy(device, copy, t);
+    return copy;
+}
+
+// Whether ranks pass states from piece to piece.
+static bool states_pass(const struct model *model)
+{
+    return model->ranks.sequence.size > 1 && model->ranks.exchange != EXCHANGE_ALL_TO_ALL;
+}
+
+// A rank's pieces, and what the rule reads of their tokens.
+struct own_pieces {
+    struct state_pieces of_ranks;
+    struct token_run runs[PIECES];
+    size_t count;
+    struct tensor conv, decay, beta;
+};
+
+static struct tensor rows_of_run(struct cell_at at, struct token_run run, struct tensor t)
+{
+    return tensor_rows(t, run.first * at.batch->batch, run.count * at.batch->batch);
+}
+
+// Piece i's part of a tensor that has as many rows of each.
+static struct tensor part_of(const struct own_pieces *own, struct tensor t, size_t i)
+{
+    return tensor_rows(t, i * (t.rows / own->count), t.rows / own->count);
+}
+
+static struct delta_shape shape_of_run(struct cell_at at, struct token_run run)
+{
+    return shape_of(kind_of(at.model, at.layer), at.batch, (struct span){run.start, run.count});
+}
+
+static struct tensor states_new(struct cell_at at, size_t pieces, size_t cols, enum category category)
+{
+    struct device *device = at.model->device;
+    size_t rows = at.batch->batch * kind_of(at.model, at.layer)->heads;
+    return tensor_new(device, pieces * rows, cols, dtype_statistic(device->ops->dtype), category);
+}
+
+// Rows before a run that are another document's than its first token, or no token's, are 0 in its tail, and so are
+// their gradients.
+static void cut_tail(struct cell_at at, struct token_run run, struct tensor tail)
+{
+    size_t B = at.batch->batch;
+    for (size_t b = 0; b < B; b++) {
+        size_t document = at.batch->starts ? (size_t)at.batch->starts[run.start * B + b] : 0;
+        for (size_t i = 0; i < TAIL && document < run.start && run.start + i < document + TAIL; i++)
+            op_zero(at.model->device, tensor_rows(tail, i * B + b, 1));
+    }
+}
+
+// Keeps the rows of qkv before each piece, from those that all ranks' pieces end with.
+static void keep_tails(struct cell_at at, const struct own_pieces *own, struct kept *kept)
+{
+    struct model *model = at.model;
+    size_t B = at.batch->batch, cols = conv_cols(kind_of(model, at.layer));
+    struct tensor all = scratch(model, own->of_ranks.count * TAIL * B, cols);
+    op_zero(model->device, all); // shorter pieces send less
+    if (own->count > 0)
+        kept->own[KEPT_TAILS] = activation(model, own->count * TAIL * B, cols);
+    for (size_t i = 0; i < own->count; i++) {
+        size_t tokens = own->runs[i].count < TAIL ? own->runs[i].count : TAIL;
+        struct tensor rows = rows_of_run(at, own->runs[i], kept->own[KEPT_QKV]);
+        struct tensor to = state_piece_rows(&own->of_ranks, all, own->of_ranks.own[i]);
+        op_copy(model->device, tensor_rows(to, (TAIL - tokens) * B, tokens * B),
+                tensor_rows(rows, rows.rows - tokens * B, tokens * B));
+    }
+    state_pieces_gather(model, &own->of_ranks, all);
+    for (size_t i = 0; i < own->count; i++) {
+        struct tensor tail = part_of(own, kept->own[KEPT_TAILS], i);
+        state_piece_tail(model, &own->of_ranks, own->of_ranks.own[i], all, tail, TAIL, B);
+        cut_tail(at, own->runs[i], tail);
+    }
+    tensor_free(model->device, &all);
+}
+
+static struct own_pieces own_pieces_open(struct cell_at at)
+{
+    struct own_pieces own = {.of_ranks = state_pieces_open(at.model, at.batch)};
+    own.count = pieces_runs(&at.batch->pieces, at.chunk, own.runs);
+    CHECK(!at.batch->prefixes); // refused earlier (harness/step/ranks_possible.h)
+    return own;
+}
+
+// What the rule reads. makes: the convolution, even if it is kept.
+static void own_pieces_read(struct cell_at at, struct own_pieces *own, const struct kept *kept, bool makes)
+{
+    struct device *device = at.model->device;
+    struct tensor qkv = kept->own[KEPT_QKV];
+    struct weights w = weights_open(at, false);
+    if (own->count == 0)
+        return;
+    makes |= !kept->own[KEPT_CONV].data;
+    own->conv = kept->own[KEPT_CONV].data ? kept->own[KEPT_CONV] : scratch(at.model, qkv.rows, qkv.cols);
+    for (size_t i = 0; makes && i < own->count; i++) {
+        struct tensor tail = copy_of(at, part_of(own, kept->own[KEPT_TAILS], i));
+        op_short_conv_forward(device, shape_of_run(at, own->runs[i]).run, rows_of_run(at, own->runs[i], own->conv),
+                              rows_of_run(at, own->runs[i], qkv), tail, tensor_none(), w.filter);
+        tensor_free(device, &tail);
+    }
+    own->decay = gate_new(at, qkv.rows), own->beta = gate_new(at, qkv.rows);
+    gates(at, kept, &w, own->decay, own->beta);
+}
+
+static void own_pieces_close(struct cell_at at, struct own_pieces *own, const struct kept *kept)
+{
+    struct device *device = at.model->device;
+    tensor_free(device, &own->beta);
+    tensor_free(device, &own->decay);
+    if (own->conv.data != kept->own[KEPT_CONV].data)
+        tensor_free(device, &own->conv);
+    state_pieces_close(&own->of_ranks);
+}
+
+// Whether piece p is one of the rank's, and which.
+static bool is_own(const struct own_pieces *own, size_t p, size_t *i)
+{
+    for (*i = 0; *i < own->count; ++*i)
+        if (own->of_ranks.own[*i] == p)
+            return true;
+    return false;
+}
+
+// The states at the left borders of the rank's own pieces, or with `back` their gradients at the right ones, from
+// what all pieces make of 0 and how states pass them.
+static void fold(struct cell_at at, const struct own_pieces *own, struct tensor transitions, struct tensor made,
+                 bool back, struct tensor to)
+{
+    struct device *device = at.model->device;
+    const struct layer_kind *kind = kind_of(at.model, at.layer);
+    const struct state_pieces *pieces = &own->of_ranks;
+    struct tensor state = states_new(at, 1, kind->head_dim * kind->value_dim, CATEGORY_WORKSPACE);
+    op_zero(device, state);
+    for (size_t n = 0, found = 0, i; found < own->count; n++) {
+        size_t p = back ? pieces->count - 1 - n : n;
+        if (is_own(own, p, &i)) {
+            op_copy(device, part_of(own, to, i), state);
+            found++;
+        }
+        if (found == own->count)
+            break;
+        if (n > 0)
+            op_delta_carry(device, state, state_piece_rows(pieces, transitions, p), kind->head_dim,
+                           back ? TRANSPOSE : NO_TRANSPOSE);
+        op_accumulate(device, state, state_piece_rows(pieces, made, p));
+    }
+    tensor_free(device, &state);
+}
+
+// o (no tensor: it is there) of the rank's pieces, each from the state before it.
+static void mix_pieces(struct cell_at at, struct kept *kept, struct tensor o)
+{
+    struct model *model = at.model;
+    struct device *device = model->device;
+    const struct layer_kind *kind = kind_of(model, at.layer);
+    size_t keys = kind->head_dim, state_cols = keys * kind->value_dim;
+    struct own_pieces own = own_pieces_open(at);
+    keep_tails(at, &own, kept);
+    own_pieces_read(at, &own, kept, true);
+    struct tensor transitions = states_new(at, own.of_ranks.count, keys * keys, CATEGORY_WORKSPACE);
+    struct tensor made = states_new(at, own.of_ranks.count, state_cols, CATEGORY_WORKSPACE);
+    if (own.count > 0) {
+        kept->own[KEPT_STATES] = states_new(at, own.count, state_cols, CATEGORY_ACTIVATIONS);
+        kept->own[KEPT_TRANSITIONS] = states_new(at, own.count, keys * keys, CATEGORY_ACTIVATIONS);
+    }
+    for (size_t i = 0; i < own.count; i++) {
+        struct delta_shape shape = shape_of_run(at, own.runs[i]);
+        struct tensor conv = rows_of_run(at, own.runs[i], own.conv);
+        struct tensor decay = rows_of_run(at, own.runs[i], own.decay),
+                      beta = rows_of_run(at, own.runs[i], own.beta);
+        struct tensor transition = state_piece_rows(&own.of_ranks, transitions, own.of_ranks.own[i]);
+        struct tensor state = state_piece_rows(&own.of_ranks, made, own.of_ranks.own[i]);
+        op_delta_identity(device, transition, keys);
+        op_delta_transition(device, shape, transition, tensor_none(), conv, decay, beta);
+        op_zero(device, state);
+        op_delta_rule_forward(device, shape, tensor_none(), state, tensor_none(), conv, decay, beta);
+        op_copy(device, part_of(&own, kept->own[KEPT_TRANSITIONS], i), transition);
+    }
+    state_pieces_gather(model, &own.of_ranks, transitions);
+    state_pieces_gather(model, &own.of_ranks, made);
+    fold(at, &own, transitions, made, false, kept->own[KEPT_STATES]);
+    tensor_free(device, &made);
+    tensor_free(device, &transitions);
+    for (size_t i = 0; o.data && i < own.count; i++) {
+        struct tensor state = copy_of(at, part_of(&own, kept->own[KEPT_STATES], i));
+        op_delta_rule_forward(device, shape_of_run(at, own.runs[i]), rows_of_run(at, own.runs[i], o), state,
+                              tensor_none(), rows_of_run(at, own.runs[i], own.conv),
+                              rows_of_run(at, own.runs[i], own.decay), rows_of_run(at, own.runs[i], own.beta));
+        tensor_free(device, &state);
+    }
+    own_pieces_close(at, &own, kept);
+}
+
 // y = rmsnorm(o) silu(z), by rows from `row` on; Keeps rstd where KEPT_RSTD is a tensor.
 static void gated_norm(struct model *model, size_t layer, const struct kept *kept, size_t row, struct tensor y)
 {
@@ -463,9 +680,11 @@ static void forward(struct cell_at at, struct tensor x, struct carry carry, stru
         project_all(at, x, a, how);
     if (spreads)
         spread(at, kept, how == KEEP_ALL && a->output != OUTPUT_WRITTEN);
-    if (!ahead && a->output != OUTPUT_WRITTEN) {
-        if (x.rows > 0)
-            keep_output(at, a, x.rows);
+    if (!ahead && a->output != OUTPUT_WRITTEN && x.rows > 0)
+        keep_output(at, a, x.rows);
+    if (states_pass(model)) {
+        mix_pieces(at, kept, a->output != OUTPUT_WRITTEN ? kept->own[KEPT_O] : tensor_none());
+    } else if (!ahead && a->output != OUTPUT_WRITTEN) {
         struct tensor o = rows_or_none(kept->own[KEPT_O], value_cols(kind), model->device->ops->dtype);
         (spreads ? mix_spread : mix_from_left)(at, kept, carry, o);
     }
@@ -475,11 +694,9 @@ static void forward(struct cell_at at, struct tensor x, struct carry carry, stru
         kept->own[KEPT_Y] = activation(model, x.rows, value_cols(kind));
         gated_norm(model, at.layer, kept, 0, kept->own[KEPT_Y]);
     }
-    if (!keeping) {
-        tensor_free(model->device, &kept->own[KEPT_QKV]);
-        tensor_free(model->device, &kept->own[KEPT_A]);
-        tensor_free(model->device, &kept->own[KEPT_B]);
-    }
+    static const size_t mixed[] = {KEPT_QKV, KEPT_A, KEPT_B, KEPT_STATES, KEPT_TAILS, KEPT_TRANSITIONS};
+    for (size_t i = 0; !keeping && i < sizeof mixed / sizeof *mixed; i++)
+        tensor_free(model->device, &kept->own[mixed[i]]);
 }
 
 // ---- backward
@@ -523,12 +740,12 @@ static void pass_states(struct cell_at at, struct transition transition, struct 
             s.prefix > 0 && run_document(&s, s.tokens - 1) > 0 && run_document(&s, s.tokens - 1) >= s.start;
         struct tensor of_state = tensor_rows(grad.s, row, rows), of_base = tensor_rows(grad.base_s, row, rows);
         if (transition.t.data)
-            op_delta_carry(device, of_state, tensor_rows(transition.t, row, rows), kind->head_dim);
+            op_delta_carry(device, of_state, tensor_rows(transition.t, row, rows), kind->head_dim, TRANSPOSE);
         else
             op_zero(device, of_state);
         if (ends) {
             if (transition.t.data) {
-                op_delta_carry(device, of_base, tensor_rows(transition.base, row, rows), kind->head_dim);
+                op_delta_carry(device, of_base, tensor_rows(transition.base, row, rows), kind->head_dim, TRANSPOSE);
                 op_accumulate(device, of_state, of_base);
             }
             op_zero(device, of_base);
@@ -572,15 +789,6 @@ static void pass_gap(struct cell_at at, const struct carry_gap *gap, size_t chun
         at.chunk = whole ? (struct span){start, count} : (struct span){end - chunk, chunk};
         pass_tails(at, grad);
     }
-}
-
-static struct tensor copy_of(struct cell_at at, struct tensor t)
-{
-    struct device *device = at.model->device;
-    struct tensor copy = t.data ? tensor_new(device, t.rows, t.cols, t.dtype, CATEGORY_WORKSPACE) : t;
-    if (t.data)
-        op_copy(device, copy, t);
-    return copy;
 }
 
 // What of the gradients from the right passes the chunk to the left as it is, whatever the factor.
@@ -665,6 +873,76 @@ static void mix_backward(struct cell_at at, const struct kept *kept, struct carr
     state_free(at, &own);
 }
 
+// A piece's rule, from the gradients of its o and of the state behind it, which becomes that of the one before it.
+static void run_backward(struct cell_at at, const struct own_pieces *own, size_t i, const struct kept *kept,
+                         struct tensor grad_o, struct tensor grad_state, struct tensor grad_qkv,
+                         struct tensor grad_decay, struct tensor grad_beta)
+{
+    struct token_run run = own->runs[i];
+    op_delta_rule_backward(at.model->device, shape_of_run(at, run), rows_of_run(at, run, grad_qkv),
+                           rows_of_run(at, run, grad_decay), rows_of_run(at, run, grad_beta), grad_state,
+                           tensor_none(), rows_of_run(at, run, grad_o), part_of(own, kept->own[KEPT_STATES], i),
+                           tensor_none(), rows_of_run(at, run, own->conv), rows_of_run(at, run, own->decay),
+                           rows_of_run(at, run, own->beta));
+}
+
+// As mix_backward, for the rank's pieces. Each goes backward twice: with a state that has no gradient, for what all
+// fold, and with that of the state behind it.
+static void mix_pieces_backward(struct cell_at at, const struct kept *kept, struct tensor grad_o,
+                                struct tensor grad_qkv)
+{
+    struct model *model = at.model;
+    struct device *device = model->device;
+    const struct layer_kind *kind = kind_of(model, at.layer);
+    size_t keys = kind->head_dim, state_cols = keys * kind->value_dim, B = at.batch->batch;
+    struct own_pieces own = own_pieces_open(at);
+    own_pieces_read(at, &own, kept, false);
+    const struct state_pieces *pieces = &own.of_ranks;
+    struct tensor transitions = states_new(at, pieces->count, keys * keys, CATEGORY_WORKSPACE);
+    struct tensor made = states_new(at, pieces->count, state_cols, CATEGORY_WORKSPACE);
+    struct tensor behind = states_new(at, own.count, state_cols, CATEGORY_WORKSPACE);
+    struct tensor grad_decay = gate_new(at, grad_qkv.rows), grad_beta = gate_new(at, grad_qkv.rows);
+    for (size_t i = 0; i < own.count; i++) {
+        struct tensor grad_state = state_piece_rows(pieces, made, pieces->own[i]);
+        op_copy(device, state_piece_rows(pieces, transitions, pieces->own[i]),
+                part_of(&own, kept->own[KEPT_TRANSITIONS], i));
+        op_zero(device, grad_state);
+        run_backward(at, &own, i, kept, grad_o, grad_state, grad_qkv, grad_decay, grad_beta);
+    }
+    state_pieces_gather(model, pieces, transitions);
+    state_pieces_gather(model, pieces, made);
+    fold(at, &own, transitions, made, true, behind);
+    tensor_free(device, &transitions);
+    struct tensor tails =
+        tensor_new(device, pieces->count * TAIL * B, conv_cols(kind), behind.dtype, CATEGORY_WORKSPACE);
+    op_zero(device, tails);
+    for (size_t i = 0; i < own.count; i++) {
+        struct token_run run = own.runs[i];
+        struct tensor rows = rows_of_run(at, run, grad_qkv);
+        run_backward(at, &own, i, kept, grad_o, part_of(&own, behind, i), grad_qkv, grad_decay, grad_beta);
+        op_short_conv_backward(
+            device, shape_of_run(at, run).run, rows, state_piece_rows(pieces, tails, pieces->own[i]), tensor_none(),
+            parameter_of(at, FILTER)->grad, rows, rows_of_run(at, run, kept->own[KEPT_QKV]),
+            part_of(&own, kept->own[KEPT_TAILS], i), tensor_none(), parameter_of(at, FILTER)->value);
+        cut_tail(at, run, state_piece_rows(pieces, tails, pieces->own[i]));
+    }
+    state_pieces_gather(model, pieces, tails);
+    for (size_t i = 0; i < own.count; i++)
+        state_piece_add_tails(model, pieces, pieces->own[i], tails, rows_of_run(at, own.runs[i], grad_qkv), TAIL,
+                              B);
+    if (own.count > 0)
+        op_delta_gates_backward(device, kept->own[KEPT_A], kept->own[KEPT_B], parameter_of(at, A_LOG)->grad,
+                                parameter_of(at, DT_BIAS)->grad, grad_decay, grad_beta, kept->own[KEPT_A],
+                                kept->own[KEPT_B], parameter_of(at, A_LOG)->value, parameter_of(at, DT_BIAS)->value,
+                                beta_scale(at));
+    tensor_free(device, &tails);
+    tensor_free(device, &grad_beta);
+    tensor_free(device, &grad_decay);
+    tensor_free(device, &behind);
+    tensor_free(device, &made);
+    own_pieces_close(at, &own, kept);
+}
+
 // grads: of what was projected, by parameter.
 static void projections_backward(struct cell_at at, const struct activations *a, const struct tensor *grads,
                                  struct tensor grad)
@@ -710,7 +988,10 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
     gated_norm_backward(at, kept, grad_output);
     if (spreads)
         grad_o = heads_spread(model, at.batch, rows_or_none(grad_output, value_cols(kind), qkv.dtype), kind->heads);
-    mix_backward(mixed_at(at), kept, carry, own, count == 1, grad_o, grad_qkv);
+    if (states_pass(model))
+        mix_pieces_backward(at, kept, grad_o, grad_qkv);
+    else
+        mix_backward(mixed_at(at), kept, carry, own, count == 1, grad_o, grad_qkv);
     if (spreads) {
         struct sections gate = {{{kind->heads, 1}}};
         tensor_free(model->device, &grad_o);
@@ -772,13 +1053,10 @@ static bool shares(const struct config *c, size_t layer, enum exchange exchange,
                    struct status *status)
 {
     size_t key_heads = config_kind(c, layer)->kv_heads;
-    if (exchange != EXCHANGE_ALL_TO_ALL)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "layer %zu, delta, takes sequence ranks with parallel.exchange all-to-all alone", layer);
-    return key_heads % ranks == 0 ||
+    return exchange != EXCHANGE_ALL_TO_ALL || key_heads % ranks == 0 ||
            status_set(status, STATUS_UNSUPPORTED,
                       "%zu ranks cannot share the %zu key heads of layer %zu, delta, evenly: use a number that "
-                      "divides them",
+                      "divides them, or parallel.exchange gather or ring",
                       ranks, key_heads, layer);
 }
 

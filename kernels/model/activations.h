@@ -12,7 +12,7 @@ enum keep { KEEP_LEAN, KEEP_ALL, KEEP_NOTHING };
 // forward that keeps nothing else writes them, and a rebuild reads them.
 enum mixer_output { OUTPUT_OWN, OUTPUT_WRITE, OUTPUT_WRITTEN };
 
-#define KEPT_OWN      9
+#define KEPT_OWN      12
 #define MIXER_OUTPUTS 2
 
 // A cell's kept tensors of one block.

@@ -368,22 +368,23 @@ void delta_transition_cases(struct cases *c)
 void delta_carry_cases(struct cases *c)
 {
     static const size_t sizes[][3] = {{1, 1, 1}, {3, 12, 20}, {2, 7, 33}, {4, 128, 96}};
-    for (size_t n = 0; n < 4; n++) {
-        size_t heads = sizes[n][0], k = sizes[n][1], v = sizes[n][2];
+    for (size_t n = 0; n < 8; n++) {
+        size_t heads = sizes[n / 2][0], k = sizes[n / 2][1], v = sizes[n / 2][2];
+        enum transpose transpose = n % 2 ? TRANSPOSE : NO_TRANSPOSE;
         if (case_is_too_large(c, (double)(heads * k * v)))
             continue;
         struct operand *transition = case_random_in(c, case_sums(c), heads, k * k, 1, "transition");
-        struct operand *grad = case_random_in(c, case_sums(c), heads, k * v, 1, "grad");
-        CASE_RUN(c, op_delta_carry(c->device, grad->tensor, transition->tensor, k));
+        struct operand *state = case_random_in(c, case_sums(c), heads, k * v, 1, "state");
+        CASE_RUN(c, op_delta_carry(c->device, state->tensor, transition->tensor, k, transpose));
         for (size_t i = 0; i < heads * v; i++) {
-            double sums[128] = {0}, *of = grad->values + i / v * k * v + i % v;
+            double sums[128] = {0}, *of = state->values + i / v * k * v + i % v;
             for (size_t a = 0; a < k; a++)
                 for (size_t b = 0; b < k; b++)
-                    sums[b] += transition->values[i / v * k * k + a * k + b] * of[a * v];
+                    sums[b] += transition->values[i / v * k * k + (transpose ? a * k + b : b * k + a)] * of[a * v];
             for (size_t a = 0; a < k; a++)
                 of[a * v] = sums[a];
         }
-        case_check(c, grad, 0, case_growth(k), "%zu heads of %zu, %zu", heads, k, v);
+        case_check(c, state, 0, case_growth(k), "%zu heads of %zu, %zu, transpose %d", heads, k, v, transpose);
         case_end(c);
     }
 }

@@ -481,19 +481,20 @@ void NAME(delta_transition)(struct device *device, struct delta_shape shape, str
     forward_all(&r, (struct pass){shape.key_dim, false, NULL, transition.data, base.data, NULL});
 }
 
-void NAME(delta_carry)(struct device *device, struct tensor grad_state, struct tensor transition, size_t key_dim)
+void NAME(delta_carry)(struct device *device, struct tensor state, struct tensor transition, size_t key_dim,
+                       enum transpose transpose)
 {
     struct rule r = {.sums = device->reverse_sums ? SUMS_DOWNWARD : SUMS_UPWARD};
-    size_t v = grad_state.cols / key_dim, k = key_dim;
+    size_t v = state.cols / key_dim, k = key_dim;
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < grad_state.rows; i++) {
+    for (size_t i = 0; i < state.rows; i++) {
         _Alignas(64) real room[tile_round(k) * (tile_stride(k) + 2 * tile_stride(v))];
         size_t taken = 0;
         struct view a = carve(room, &taken, k, k), from = carve(room, &taken, k, v), to = carve(room, &taken, k, v);
-        real *data = (real *)grad_state.data + i * k * v;
+        real *data = (real *)state.data + i * k * v;
         load_real(a, false, (const real *)transition.data + i * k * k, k, k);
         load_real(from, false, data, k, v);
-        multiply(&r, to, false, view_transposed(a), from, k, v, k);
+        multiply(&r, to, false, transpose ? view_transposed(a) : a, from, k, v, k);
         store_real(data, false, to, k, v);
     }
 }

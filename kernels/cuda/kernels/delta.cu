@@ -156,24 +156,25 @@ template <class A> __global__ void identity(A *transition, size_t key_dim, size_
         transition[i] = i % (key_dim * key_dim) % (key_dim + 1) == 0;
 }
 
-// grad_state = transition^T grad_state, a slice of its columns.
-template <class A> __global__ void carry(A *grad_state, const A *transition, size_t key_dim, size_t columns)
+// state = transition state, or of the transpose, a slice of its columns. row, column: steps of transition.
+template <class A>
+__global__ void carry(A *whole, const A *transition, size_t key_dim, size_t columns, size_t row, size_t column)
 {
     using F = form<A, false>;
     DYNAMIC_SHARED(shared);
     A *state = (A *)shared;
     size_t first = blockIdx.y * F::WIDTH;
-    grad_state += blockIdx.x * key_dim * columns;
+    whole += blockIdx.x * key_dim * columns;
     transition += blockIdx.x * key_dim * key_dim;
-    load_state<F>(state, grad_state, first, key_dim, columns);
+    load_state<F>(state, whole, first, key_dim, columns);
     __syncthreads();
     for (size_t i = side_y(); i < key_dim; i += SIDE) {
         for (int j = side_x(); j < F::WIDTH; j += SIDE) {
             A sum = 0;
             for (size_t n = 0; n < key_dim; n++)
-                sum += transition[n * key_dim + i] * state[n * F::STATE_STRIDE + j];
+                sum += transition[i * row + n * column] * state[n * F::STATE_STRIDE + j];
             if (first + j < columns)
-                grad_state[i * columns + first + j] = sum;
+                whole[i * columns + first + j] = sum;
         }
     }
 }
@@ -228,14 +229,15 @@ void cuda_delta_transition(struct device *device, struct delta_shape shape, stru
     });
 }
 
-void cuda_delta_carry(struct device *device, struct tensor grad_state, struct tensor transition, size_t key_dim)
+void cuda_delta_carry(struct device *device, struct tensor state, struct tensor transition, size_t key_dim,
+                      enum transpose transpose)
 {
-    size_t columns = grad_state.cols / key_dim;
-    with_type(grad_state.dtype, [&](auto type) {
+    size_t columns = state.cols / key_dim;
+    with_type(state.dtype, [&](auto type) {
         using A = typename decltype(type)::type;
         if constexpr (std::is_same_v<A, wide_t<A>>)
-            launch(carry<A>, dim3(grad_state.rows, ceil_div(columns, form<A, false>::WIDTH)), THREADS,
-                   form<A, false>::state_size(key_dim) * sizeof(A), device, (A *)grad_state.data,
-                   (const A *)transition.data, key_dim, columns);
+            launch(carry<A>, dim3(state.rows, ceil_div(columns, form<A, false>::WIDTH)), THREADS,
+                   form<A, false>::state_size(key_dim) * sizeof(A), device, (A *)state.data,
+                   (const A *)transition.data, key_dim, columns, transpose ? 1 : key_dim, transpose ? key_dim : 1);
     });
 }
