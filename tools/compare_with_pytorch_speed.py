@@ -535,6 +535,7 @@ def main():
     parser.add_argument("--dtype", choices=list(DTYPES), help="f32; on a card bf16")
     parser.add_argument("--spec", help="whose model and data (experiments/speed.json; on a card cuda-pytorch.json)")
     parser.add_argument("--contexts", help="2048,4096; on a card 32768,8192")
+    parser.add_argument("--methods", help="all of full,checkpoint,seco that the model has")
     parser.add_argument("--chunk", type=int, help="of seco (256; on a card 2048)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, help="7; on a card 3")
@@ -568,6 +569,11 @@ def main():
     else:
         for dense in (True, False):
             check(methods, arguments.variants, spec, dtype=arguments.dtype, dense=dense)
+    if arguments.methods:
+        unknown = set(arguments.methods.split(",")) - {method["name"] for method in methods}
+        if unknown:
+            parser.error(f"no method {', '.join(sorted(unknown))}; there are: {', '.join(m['name'] for m in methods)}")
+        methods = [method for method in methods if method["name"] in arguments.methods.split(",")]
     cases = [(context, method) for context in map(int, arguments.contexts.split(",")) for method in methods]
     records = []
     for i, (context, method) in enumerate(cases):
