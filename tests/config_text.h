@@ -23,6 +23,8 @@
 #define SMOLLM3     "{\"model_type\": \"smollm3\", \"num_key_value_heads\": 2, " SIZES
 #define EXAONE4     "{\"model_type\": \"exaone4\", \"num_key_value_heads\": 2, " SIZES
 #define MISTRAL     "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
+#define DEEPSEEK_V3                                                                                                \
+    "{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 2, " SIZES
 #define LLAMA3                                                                                                     \
     "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \
     "\"original_max_position_embeddings\": 8192"

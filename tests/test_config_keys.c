@@ -63,7 +63,7 @@ static void every_key_that_transformers_reads_is_known(void **state)
             }
         }
     }
-    assert_int_equal(families_found, 20);
+    assert_int_equal(families_found, 26);
     json_array_foreach(json_object_get(file, "generation"), i, key)
     { // dropped by transformers
         assert_null(config_key_find(KEYS_ALL, json_string_value(key)));
@@ -75,11 +75,20 @@ static void every_key_that_transformers_reads_is_known(void **state)
 static json_t *small(const struct family *family, const char *more)
 {
     char text[1024];
+    bool latent = family->latent.kv_rank > 0;
+    const char *dense = !latent ? ""
+                        : family->keys == KEYS_GLM4_MOE_LITE
+                            ? "\"mlp_layer_types\": [\"dense\", \"dense\", \"dense\", \"dense\", \"dense\", "
+                              "\"dense\"], "
+                        : family->kda
+                            ? "\"first_k_dense_replace\": 6, \"linear_attn_config\": {\"kda_layers\": [], "
+                              "\"full_attn_layers\": [1, 2, 3, 4, 5, 6]}, "
+                            : "\"first_k_dense_replace\": 6, ";
     snprintf(text, sizeof text,
              "{\"model_type\": \"%s\", \"hidden_size\": 32, \"num_hidden_layers\": 6, \"num_attention_heads\": 4, "
-             "\"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 48, \"vocab_size\": 64, "
-             "\"max_position_embeddings\": 4096, %s}",
-             family->model_type, more);
+             "\"num_key_value_heads\": %d, \"head_dim\": 16, \"intermediate_size\": 48, \"vocab_size\": 64, "
+             "\"max_position_embeddings\": 4096, %s%s}",
+             family->model_type, latent ? 4 : 2, dense, more);
     return parse(text);
 }
 
@@ -125,7 +134,7 @@ static const struct {
     {"intermediate_size", "40", WINDOW},
     {"num_hidden_layers", "2", WINDOW},
     {"num_attention_heads", "8", WINDOW},
-    {"num_key_value_heads", "4", WINDOW},
+    {"num_key_value_heads", "1", WINDOW},
     {"head_dim", "8", WINDOW},
     {"max_position_embeddings", "8192", WINDOW},
     {"original_max_position_embeddings", "256", "\"rope_scaling\": " YARN "}"},
@@ -161,6 +170,18 @@ static const struct {
     {"use_sliding_window", "false", WINDOW},
     {"max_window_layers", "2", WINDOW},
     {"sliding_window_pattern", "2", WINDOW},
+    {"q_lora_rank", "24", WINDOW},
+    {"kv_lora_rank", "24", WINDOW},
+    {"qk_nope_head_dim", "10", WINDOW},
+    {"qk_rope_head_dim", "8", WINDOW},
+    {"v_head_dim", "9", WINDOW},
+    {"rope_interleave", "null", WINDOW}, // which is false
+    {"first_k_dense_replace", "5", WINDOW},
+    {"mlp_layer_types", "[\"sparse\", \"dense\", \"dense\", \"dense\", \"dense\", \"dense\"]", WINDOW},
+    {"linear_attn_config", "{\"kda_layers\": [2], \"full_attn_layers\": [1]}", WINDOW},
+    {"scale_emb", "3", WINDOW},
+    {"scale_depth", "2", WINDOW},
+    {"dim_model_base", "16", WINDOW},
     {"quantization_config", "{}", WINDOW},
     {"pad_token_id", "5", WINDOW},
 };

@@ -213,6 +213,50 @@ static void positions_biases_and_factors(void **state)
     expect_same_again(scratch, &c);
 }
 
+// Widths, scales and positions of latent attention; what is written is read again.
+static void latents_are_read(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, DEEPSEEK_V3 "}");
+    const struct layer_kind *kind = &c.kinds[0];
+    assert_true(kind->mixer == MIXER_LATENT && kind->q_rank == 1536 && kind->kv_rank == 512);
+    assert_true(kind->head_dim == 192 && kind->rotary == 64 && kind->value_dim == 128 && kind->heads == 4);
+    assert_true(kind->rope == ROPE_INTERLEAVED && kind->query_scale == 0 && !c.qkv_bias && !c.o_bias);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch,
+                  DEEPSEEK_V3 ", \"q_lora_rank\": null, \"kv_lora_rank\": 24, \"qk_nope_head_dim\": 10, "
+                              "\"qk_rope_head_dim\": 6, \"v_head_dim\": 5, \"rope_interleave\": null, "
+                              "\"attention_bias\": true, \"head_dim\": 9, \"rope_scaling\": {\"type\": \"yarn\", "
+                              "\"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 0.5}}");
+    double gain = 0.1 * log(4) + 1, all = 0.05 * log(4) + 1;
+    assert_true(kind->q_rank == 0 && kind->kv_rank == 24 && kind->head_dim == 16 && kind->rotary == 6);
+    assert_true(kind->value_dim == 5 && kind->rope == ROPE_HALVES && c.qkv_bias && c.o_bias);
+    assert_true(fabs(kind->query_scale - all * all) < 1e-15);
+    assert_true(fabs(kind->rope_scaling.attention_factor - gain / all) < 1e-15);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch,
+                  "{\"model_type\": \"deepseek_v2\", \"first_k_dense_replace\": 2, \"mlp_bias\": true, " SIZES "}");
+    assert_true(kind->kv_heads == 4 && kind->rope == ROPE_INTERLEAVED && c.mlp_bias && c.max_context == 2048);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, "{\"model_type\": \"youtu\", \"num_key_value_heads\": 4, " SIZES "}");
+    assert_true(kind->q_rank == 1536 && c.tied);
+    c = config_of(scratch, "{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"head_dim\": 32, "
+                           "\"mlp_layer_types\": [\"dense\", \"dense\"], " SIZES "}");
+    assert_true(kind->q_rank == 768 && kind->head_dim == 224 && kind->rotary == 32 && kind->value_dim == 256);
+    c = config_of(scratch,
+                  "{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 2, "
+                  "\"linear_attn_config\": {\"kda_layers\": [], \"full_attn_layers\": [1, 2]}, " SIZES "}");
+    assert_true(kind->q_rank == 0 && kind->rope == ROPE_NONE && kind->rotary == 64 && c.norm_epsilon == 1e-5);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch,
+                  "{\"model_type\": \"minicpm3\", \"num_key_value_heads\": 4, \"dim_model_base\": 8, " SIZES "}");
+    assert_true(kind->rope == ROPE_HALVES && kind->value_dim == 8 && kind->head_dim == 96 && kind->rotary == 32);
+    assert_true(c.embedding_scale == 12 && c.residual_scale == 1.4 / sqrt(2) && c.logits_scale == 0.25);
+    c = config_of(scratch, "{\"model_type\": \"minicpm3\", \"num_key_value_heads\": 4, \"scale_emb\": 1, "
+                           "\"scale_depth\": null, \"dim_model_base\": null, " SIZES "}");
+    assert_true(c.embedding_scale == 0 && c.residual_scale == 0 && c.logits_scale == 0);
+}
+
 #define TEXT(type) "{\"model_type\": \"" type "\", \"text_config\": {\"num_key_value_heads\": 2, " SIZES
 
 // Models of images or sound: their language model, with what its class in transformers assumes.
@@ -296,6 +340,29 @@ static const struct {
     {PHI3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}", "key \"type\": expected default: longrope"},
     {LLAMA ", \"partial_rotary_factor\": 0.75}",
      "key \"partial_rotary_factor\": expected 1: whole heads are rotated"},
+    {"{\"model_type\": \"deepseek_v2\", " SIZES "}",
+     "key \"first_k_dense_replace\": layer 0 is a mixture of experts"},
+    {"{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 1, " SIZES "}",
+     "key \"first_k_dense_replace\": layer 1 is a mixture of experts, which is not computed"},
+    {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, " SIZES "}",
+     "key \"mlp_layer_types\": layer 1 is a mixture of experts"},
+    {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"mlp_layer_types\": [\"dense\", "
+     "\"sparse\"], " SIZES "}",
+     "key \"mlp_layer_types[1]\": layer 1 is a mixture of experts"},
+    {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"head_dim\": 32, \"qk_rope_head_dim\": "
+     "64, " SIZES "}",
+     "key \"head_dim\": expected 64: it is another name of qk_rope_head_dim"},
+    {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, " SIZES "}",
+     "key \"layer_types\": layers of Kimi Delta Attention (KDA) are not computed"},
+    {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"linear_attn_config\": {\"kda_layers\": [1], "
+     "\"full_attn_layers\": [2]}, " SIZES "}",
+     "key \"kda_layers\": layers of Kimi Delta Attention"},
+    {"{\"model_type\": \"deepseek_v3\", " SIZES "}",
+     "key \"num_key_value_heads\": expected 4, as num_attention_heads"},
+    {DEEPSEEK_V3 ", \"qk_rope_head_dim\": 7}", "head_dim must be even"},
+    {DEEPSEEK_V3 ", \"partial_rotary_factor\": 0.5}",
+     "key \"partial_rotary_factor\": expected 1: qk_rope_head_dim"},
+    {"{\"model_type\": \"kimi_k2\"}", "key \"model_type\": kimi_k2 is a mixture of experts"},
     {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
     {"{\"model_type\": \"llama\"}", "key \"hidden_size\": expected a whole number above 0, found nothing"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"32\"}", "key \"hidden_size\": expected a whole number"},
@@ -436,7 +503,6 @@ static void known_model_types_say_why_they_are_not_read(void **state)
         {"baichuan", "code"},
         {"chatglm", "neighbouring"},
         {"deepseek_ref", "sparse attention"},
-        {"deepseek_v3", "MLA"},
         {"deepseek_v32", "sparse"},
         {"deepseek_v4", "sparse attention"},
         {"falcon_perception", "image"},
@@ -447,10 +513,9 @@ static void known_model_types_say_why_they_are_not_read(void **state)
         {"gpt_bigcode", "learned positions"},
         {"gpt_oss", "experts"},
         {"internvl_chat", "images"},
-        {"kimi_k2", "MLA"},
-        {"kimi_k25", "MLA"},
+        {"kimi_k2", "experts"},
+        {"kimi_k25", "experts"},
         {"kimi_k3", "linear"},
-        {"kimi_linear", "linear attention"},
         {"llama4", "experts"},
         {"llama4_text", "experts"},
         {"locateanything", "images"},
@@ -497,6 +562,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(latents_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(text_configs_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),

@@ -84,11 +84,8 @@ static struct lora read_lora(const json_t *asked)
     size_t i;
     json_array_foreach(modules, i, module)
     {
-        for (size_t target = 0; target < LORA_PROJECTIONS; target++) {
-            char name[32];
-            snprintf(name, sizeof name, "%s_proj", lora_target_names[target]);
-            lora.targets |= strcmp(json_string_value(module), name) == 0 ? 1u << target : 0;
-        }
+        for (size_t target = 0; target < LORA_TARGETS; target++)
+            lora.targets |= strcmp(json_string_value(module), lora_module_leaf(target)) == 0 ? 1u << target : 0;
     }
     assert_int_equal(__builtin_popcount(lora.targets), json_array_size(modules));
     return lora;

@@ -101,6 +101,12 @@ FOLDERS["qwen3_5"] = {"model_type": "qwen3_5_text", "architectures": ["Qwen3_5Fo
                       "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
                       "linear_value_head_dim": 10, "attention_bias": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
                                                                        "partial_rotary_factor": 1.0}}
+LATENT = {"num_key_value_heads": 4, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6,
+          "v_head_dim": 7, "first_k_dense_replace": 3}  # layers are dense
+FOLDERS["deepseek_v2, biases"] = {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], **LATENT, "q_lora_rank": None,
+                                  "attention_bias": True, "mlp_bias": True}
+FOLDERS["deepseek_v3, yarn"] = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], **LATENT, "rope_scaling": {
+    **YARN, "mscale": 1.0, "mscale_all_dim": 0.7}}
 CLIP = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
         "patch_size": 8}
 TOWER = {"model_type": "clip_vision_model", **CLIP}
@@ -132,6 +138,7 @@ WRAPPED = "llama, saved compiled and distributed"  # whose names transformers ta
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
 GLM = ("glm", "glm4")
 INTERLEAVED = (*GLM, "ernie4_5")
+LATENTS = ("deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3")  # latent attention
 DOCUMENT = 37  # tokens
 # Adapters of qwen3, as --lora DIR takes them. The first is made without peft, too.
 ADAPTERS = {"list": {"target_modules": ["q_proj", "v_proj", "down_proj"]},
@@ -152,7 +159,14 @@ def partial_of(config):
     return (config.get("rope_parameters") or {}).get("partial_rotary_factor", config.get("partial_rotary_factor", standard))
 
 
+def interleaved(config):
+    """Whether neighbours turn."""
+    return config["model_type"] in (*INTERLEAVED, "deepseek_v2") or config.get("rope_interleave", False)
+
+
 def has_rope(config, layer):
+    if config["model_type"] == "kimi_linear":
+        return False
     if config["model_type"] == "smollm3":
         listed = config.get("no_rope_layers")
         return bool(listed[layer]) if listed else (layer + 1) % config.get("no_rope_layer_interval", 4) != 0
@@ -253,6 +267,27 @@ def delta_net(weights, config, at, h, linear):
     return linear(at + "out_proj", (o * F.silu(linear(at + "in_proj_z", h)).unflatten(-1, (value_heads, -1))).flatten(2))
 
 
+def latent_keys(weights, config, at, h, linear):
+    """Queries, keys and values of all heads, before the rotation of their last qk_rope_head_dim numbers: [B, H, T, D]."""
+    latent_norm = lambda name, x: rms_norm(x, weights[f"{at}{name}.weight"], 1e-6)  # whatever the model's
+    heads = lambda x: x.unflatten(-1, (config["num_attention_heads"], -1)).transpose(1, 2)
+    by_latent = config.get("q_lora_rank") is not None
+    q = linear(at + "q_b_proj", latent_norm("q_a_layernorm", linear(at + "q_a_proj", h))) if by_latent else linear(at + "q_proj", h)
+    c, shared = linear(at + "kv_a_proj_with_mqa", h).split([config["kv_lora_rank"], config["qk_rope_head_dim"]], -1)
+    own, v = heads(linear(at + "kv_b_proj", latent_norm("kv_a_layernorm", c))).split(
+        [config["qk_nope_head_dim"], config["v_head_dim"]], -1)
+    shared = shared[:, None].expand(-1, own.shape[1], -1, -1)
+    return heads(q), torch.cat([own, shared], -1), v
+
+
+def latent_scale(config):
+    """Of scores, before YaRN's square."""
+    rope = rope_of(config, 0)
+    scaled = rope.get("rope_type", "default") != "default" and rope["factor"] > 1
+    gain = 0.1 * rope.get("mscale_all_dim", 0) * math.log(rope["factor"]) + 1 if scaled else 1
+    return gain ** 2 / math.sqrt(config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
+
+
 def decoder(weights, config, ids, documents, scale=None):
     """Logits [B, T, V], as kernels/README.md writes it down; LoRA factors in weights are applied,
     their product times scale."""
@@ -264,9 +299,12 @@ def decoder(weights, config, ids, documents, scale=None):
     after = config["model_type"].startswith(("olmo", "exaone"))
     mixed, mlp_in, mlp_out = ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm") \
         if config["model_type"] == "glm4" else ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-    residual = config.get("residual_multiplier", 1)
+    residual, latent, depth = config.get("residual_multiplier", 1), config["model_type"] in LATENTS, config["num_hidden_layers"]
+    if config["model_type"] == "minicpm3":
+        residual = config["scale_depth"] / math.sqrt(depth)
     attention_scale = config.get("attention_multiplier") or 1 / math.sqrt(config["query_pre_attn_scalar"] if gemma3 or config["model_type"] == "gemma2" else dim)
-    embedding_scale = math.sqrt(config["hidden_size"]) if gemma else config.get("embedding_multiplier", 1)
+    attention_scale = latent_scale(config) if latent else attention_scale
+    embedding_scale = math.sqrt(config["hidden_size"]) if gemma else config.get("embedding_multiplier", config.get("scale_emb", 1))
     act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
 
     def norm(name, x):
@@ -285,7 +323,7 @@ def decoder(weights, config, ids, documents, scale=None):
     def rotate(x, angles):
         turning = angles[0].shape[-1]
         x, rest = x[..., :turning], x[..., turning:]
-        if config["model_type"] in INTERLEAVED:
+        if interleaved(config):
             cosine, sine = (a[..., :turning // 2].repeat_interleave(2, -1) for a in angles)
             turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
         else:
@@ -302,16 +340,21 @@ def decoder(weights, config, ids, documents, scale=None):
             h = norm(at + "post_attention_layernorm", x)
             x = x + linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
             continue
-        q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in "qkv")
+        if latent:
+            q, k, v = latent_keys(weights, config, at + "self_attn.", h, linear)
+        else:
+            q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in "qkv")
         if hybrid:
             q, gate = (x.flatten(2) for x in q.unflatten(-1, (heads, 2, dim)).unbind(3))
         if olmo:
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
-        q, k, v = (x.view(batch, context, -1, dim).transpose(1, 2) for x in (q, k, v))
+        if not latent:
+            q, k, v = (x.view(batch, context, -1, dim).transpose(1, 2) for x in (q, k, v))
         if config["model_type"] in ("qwen3", "exaone4") or gemma3 or hybrid:
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
         if has_rope(config, layer):
-            q, k = rotate(q, angles), rotate(k, angles)
+            first = config["qk_nope_head_dim"] if latent else 0
+            q, k = (torch.cat([x[..., :first], rotate(x[..., first:], angles)], -1) for x in (q, k))
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
         scores = capped(q @ k.transpose(2, 3) * attention_scale, config.get("attn_logit_softcapping"))
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
@@ -326,7 +369,8 @@ def decoder(weights, config, ids, documents, scale=None):
         x = x + (norm(at + mlp_out, y) if after or around else residual * y)
     x = norm("model.norm", x)
     logits = F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
-    return capped(logits / config.get("logits_scaling", 1), config.get("final_logit_softcapping"))
+    logits_scaling = config["hidden_size"] / config["dim_model_base"] if config["model_type"] == "minicpm3" else config.get("logits_scaling", 1)
+    return capped(logits / logits_scaling, config.get("final_logit_softcapping"))
 
 
 def loss_of(logits, labels):
@@ -369,6 +413,11 @@ def language_model(tensors):
     return found
 
 
+def head_dim_of(config):
+    """What RoPE takes for the length of a head."""
+    return config.get("qk_rope_head_dim") or config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
 def config_of(folder):
     """config.json, of a model of images or sound that of its language model, with what is left out."""
     with open(f"{folder}/config.json") as file:
@@ -378,8 +427,8 @@ def config_of(folder):
         config = whole.get_text_config().to_dict()
         config["tie_word_embeddings"] = getattr(whole, "tie_word_embeddings", False)
         config["model_type"] = re.sub("_(5_)?vl_text$", "", config["model_type"])
-    config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    config.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "granite")))
+    config["head_dim"] = head_dim_of(config)
+    config.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "granite", "youtu", "minicpm3")))
     return config
 
 
@@ -444,17 +493,19 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
 
         def angles_of(x, position_ids, layer_type=None):
             layer = types.index(layer_type) if layer_type in types else 0
-            return rope_angles(config, positions_of(documents), layer)
+            angles = rope_angles(config, positions_of(documents), layer)
+            return torch.complex(*(x[..., :x.shape[-1] // 2] for x in angles)) if config["model_type"] == "deepseek_v2" else angles
 
-        for rotary in getattr(model.model, "rotary_embs", [model.model.rotary_emb]):
+        for rotary in (module for module in model.modules() if type(module).__name__.endswith("RotaryEmbedding")):
             rotary.forward = angles_of
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
-                module.forward = lambda x, m=module: rms_norm(x, m.weight + gemma, config["rms_norm_eps"])
+                epsilon = getattr(module, "variance_epsilon", config["rms_norm_eps"])  # norms of latents have their own
+                module.forward = lambda x, m=module, e=epsilon: rms_norm(x, m.weight + gemma, e)
             if type(module).__name__.endswith("RMSNormGated"):
                 module.forward = lambda x, gate, m=module: rms_norm(x, m.weight, config["rms_norm_eps"]) * F.silu(gate)
             if type(module).__name__.endswith("ScaledWordEmbedding"):
-                module.embed_scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
+                module.embed_scale = torch.tensor(config.get("scale_emb", math.sqrt(config["hidden_size"])), dtype=torch.float64)
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     module = inspect.getmodule(type(model))

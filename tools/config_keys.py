@@ -28,7 +28,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa",
             "smollm3", "exaone4", "seed_oss", "ernie4_5", "granite", "glm", "glm4",
-            "qwen3_5_text")
+            "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")
 ROOT = os.path.dirname(transformers.__file__)
@@ -37,9 +37,11 @@ CONFIGS = ("config", "text_config", "decoder_config", "layer_config", "effective
 ROPES = ("rope_parameters", "rope_parameters_dict", "rope_params", "rope_scaling")
 LISTS = ("possible_text_config_names", "args_with_config_defaults")  # of names that getattr is given in a loop
 GIVEN = ("__post_init__", "convert_rope_params_to_dict")  # functions of a configuration whose kwargs are its keys
-SMALL = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+SMALL = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
          "intermediate_size": 16, "vocab_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
 WINDOW = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1}
+LATENT = {"num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 16, "v_head_dim": 4,
+          "first_k_dense_replace": 4, "mlp_layer_types": ["dense"] * 4}
 ROPE = ({"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0},
         {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 64})
@@ -119,7 +121,7 @@ def run(model_type, **keys):
 
     base.__getattribute__ = noted
     try:
-        config = transformers.AutoConfig.for_model(model_type, **SMALL, **keys)
+        config = transformers.AutoConfig.for_model(model_type, **{**SMALL, **keys})
         model = transformers.AutoModelForCausalLM.from_config(config)
         ids = torch.arange(8)[None]
         model(ids, labels=ids).loss.backward()
@@ -130,10 +132,14 @@ def run(model_type, **keys):
 
 def keys_of(model_type):
     config_class = CONFIG_MAPPING[model_type]
-    ropes = () if model_type == "phi3" else ({"rope_scaling": dict(rope)} for rope in ROPE)
-    runs = [run(model_type, **keys) for keys in ({}, WINDOW, *ropes)]
+    ropes = () if model_type in ("phi3", "kimi_linear") else ({"rope_scaling": dict(rope)} for rope in ROPE)
+    own = dict(LATENT) if hasattr(config_class, "kv_lora_rank") else {}
+    if model_type == "kimi_linear":
+        own["layer_types"] = ["full_attention", "linear_attention"] * 2
+    runs = [run(model_type, **own, **keys) for keys in ({}, WINDOW, *ropes)]
     found = [read_in(*source) for source in sources_of(config_class, runs[0][0])]
     root = {f.name for f in dataclasses.fields(config_class)} | set(config_class.attribute_map)
+    root |= set(config_class.attribute_map.values())
     root |= {name for c in config_class.__mro__ for name in vars(c) if isinstance(vars(c)[name], property)}
     root = {name for name in root.union(*(keys for keys, _ in found)) if is_key(config_class, name)}
     wrong = {name for _, seen in runs for name in seen if is_key(config_class, name)} - root

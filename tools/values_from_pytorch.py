@@ -39,6 +39,9 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 AS_WRITTEN = {"as_written": True}  # config.json has these keys; else those that transformers makes of them
 LEFT_OUT = object()
 QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
+LATENT = {"num_key_value_heads": 4, "head_dim": LEFT_OUT, "q_lora_rank": 10, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
+          "qk_rope_head_dim": 8, "v_head_dim": 3, "first_k_dense_replace": 3}
+DENSE = {"mlp_layer_types": ["dense"] * 3, "first_k_dense_replace": LEFT_OUT}
 CASES = [  # title, what differs from SMALL, and of the case: labels that are masked, documents, LoRA
     ("llama", LLAMA, {}),
     ("llama, masked labels", LLAMA, {"masked": True}),
@@ -105,6 +108,22 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
                             "embedding_multiplier": 3.0}, {}),
     ("llama, proportional rope", {**LLAMA, "head_dim": 16, "rope_scaling": {
         "rope_type": "proportional", "partial_rotary_factor": 0.4, "factor": 2.0}}, {}),
+    ("deepseek_v3, yarn, mscale", {"model_type": "deepseek_v3", **LATENT, "rope_theta": 1e2, "rope_scaling": {
+        **YARN, "mscale": 1.0, "mscale_all_dim": 0.7}}, {}),
+    ("deepseek_v3, halves, biases, documents", {"model_type": "deepseek_v3", **LATENT, "rope_interleave": False,
+                                                "attention_bias": True}, {"documents": DOCUMENT}),
+    ("deepseek_v3, LoRA on latents", {"model_type": "deepseek_v3", **LATENT}, {"lora": {"r": 2, "lora_alpha": 3, "target_modules": [
+        "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]}}),  # PEFT takes an MLP's for experts here
+    ("deepseek_v2, queries without a latent, biases", {"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None, "mlp_bias": True}, {}),
+    ("deepseek_v2, yarn, LoRA", {"model_type": "deepseek_v2", **LATENT, "rope_theta": 1e2, "rope_scaling": {
+        **YARN, "mscale": 0.707, "mscale_all_dim": 0.707}}, {"lora": {"r": 2, "lora_alpha": 3, "target_modules": [
+            "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]}}),
+    ("youtu", {"model_type": "youtu", **LATENT, "first_k_dense_replace": LEFT_OUT}, {}),
+    ("glm4_moe_lite", {"model_type": "glm4_moe_lite", **LATENT, **DENSE}, {}),
+    ("kimi_linear, no layer of its linear attention", {"model_type": "kimi_linear", **LATENT, **DENSE, "q_lora_rank": None,
+                                                       "layer_types": ["full_attention"] * 3}, {}),
+    ("minicpm3, factors", {"model_type": "minicpm3", **LATENT, "first_k_dense_replace": LEFT_OUT, "scale_emb": 3, "scale_depth": 1.1,
+                           "dim_model_base": 5}, {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -148,7 +167,7 @@ def weight(name, shape, gemma):
 
 
 def known(config):
-    return {**config, "head_dim": config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]}
+    return {**config, "head_dim": check.head_dim_of(config)}
 
 
 def fused(name, tensor, config, gemma):
@@ -171,7 +190,9 @@ def make_model(folder, changes):
     gemma = config.model_type.startswith("gemma")
     with open(f"{folder}/config.json") as file:
         found = json.load(file)
-    save_file({name: fused(name, w, known(found), gemma) for name, w in load_file(path).items()}, path, {"format": "pt"})
+    # transformers saves a dense MLP of Kimi Linear under the name of its experts' block, which published files do not.
+    weights = {name.replace("block_sparse_moe", "mlp"): w for name, w in load_file(path).items()}
+    save_file({name: fused(name, w, known(found), gemma) for name, w in weights.items()}, path, {"format": "pt"})
     return found
 
 
@@ -192,7 +213,7 @@ def case_of(title, changes, asked, path, rng):
     folder, adapter = f"{path}/model", None
     config = make_model(folder, changes)
     whole = known(config)
-    whole.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
+    whole.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "youtu", "minicpm3")))
     if asked.get("lora"):
         adapter = f"{path}/adapter"
         make_adapter(folder, adapter, asked["lora"])

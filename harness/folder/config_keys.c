@@ -5,10 +5,13 @@
 #define LISTED                                                                                                     \
     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA |        \
      KEYS_EXAONE4)
+#define LATENT                                                                                                     \
+    (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3)
+#define EXPERTS    (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR)
 #define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3)
 #define ALL_BUT(s) (KEYS_ALL & ~(unsigned)(s))
 
-static const char code[] = "names code", dropout[] = "nothing is dropped out",
+static const char code[] = "names code", drafts[] = "of heads that draft", dropout[] = "nothing is dropped out",
                   internal[] = "is internal to transformers, and no file has it",
                   other[] = "names another configuration, which is not read";
 
@@ -20,6 +23,29 @@ static const char code[] = "names code", dropout[] = "nothing is dropped out",
 
 // For each name the first row that includes the family applies.
 const struct config_key config_keys[] = {
+    {LATENT, KEY_READ, NAMES("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")},
+    {KEYS_GLM4_MOE_LITE, KEY_READ, NAMES("head_dim")},
+    {LATENT, KEY_HARMLESS, NAMES("head_dim", "qk_head_dim"), .why = "follows from the parts of a head"},
+    {KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE, KEY_READ, NAMES("rope_interleave")},
+    {KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_KIMI_LINEAR, KEY_READ, NAMES("first_k_dense_replace")},
+    {KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR, KEY_READ, NAMES("mlp_layer_types")},
+    {EXPERTS, KEY_HARMLESS,
+     NAMES("moe_intermediate_size", "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob",
+           "num_expert_group", "num_experts", "num_experts_per_tok", "num_experts_per_token", "num_local_experts",
+           "num_shared_experts", "moe_renormalize", "output_router_logits", "routed_scaling_factor", "topk_group",
+           "topk_method"),
+     .why = "of experts, which no layer has"},
+    {KEYS_DEEPSEEK_V3, KEY_HARMLESS, NAMES("num_mtp_layers", "num_nextn_predict_layers"), .why = drafts},
+    {KEYS_KIMI_LINEAR, KEY_READ, NAMES("layer_types", "linear_attn_config")},
+    {KEYS_KIMI_LINEAR, KEY_HARMLESS,
+     NAMES("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor",
+           "original_max_position_embeddings"),
+     .why = "no layer has positions"},
+    {KEYS_KIMI_LINEAR, KEY_HARMLESS, NAMES("linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads"),
+     .why = "of layers of Kimi Delta Attention"},
+    {KEYS_KIMI_LINEAR, KEY_HARMLESS, NAMES("model_max_length"), .why = "limits nothing here"},
+    {KEYS_MINICPM3, KEY_READ, NAMES("scale_emb", "scale_depth", "dim_model_base")},
+    {KEYS_YOUTU, KEY_HARMLESS, NAMES("embedding_initializer_range"), .why = "random weights of new models"},
     {KEYS_ALL, KEY_READ,
      NAMES("architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
            "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps",
@@ -51,7 +77,8 @@ const struct config_key config_keys[] = {
     {SWITCHED, KEY_READ, NAMES("use_sliding_window", "max_window_layers")},
     {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_EXAONE4 | KEYS_ERNIE4_5), KEY_READ,
      NAMES("attention_bias")},
-    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS, KEY_READ, NAMES("mlp_bias")},
+    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS | KEYS_DEEPSEEK_V2 | KEYS_MINICPM3,
+     KEY_READ, NAMES("mlp_bias")},
     {KEYS_SEED_OSS, KEY_READ, NAMES("attention_out_bias")},
     {KEYS_ERNIE4_5, KEY_READ, NAMES("use_bias")},
     {KEYS_GEMMA3, KEY_REFUSED, NAMES("attn_logit_softcapping", "final_logit_softcapping"), .neutral = NEUTRAL_NULL,
@@ -94,7 +121,7 @@ const struct config_key config_keys[] = {
     {KEYS_SEED_OSS, KEY_HARMLESS, NAMES("residual_dropout"), .why = dropout},
     {KEYS_ALL, KEY_HARMLESS, NAMES("bos_token_id", "eos_token_id", "sep_token_id"), .why = "token ids"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("chunk_size_feed_forward"), .why = "no MLP of these families is cut by it"},
-    {KEYS_LLAMA | KEYS_SEED_OSS, KEY_HARMLESS, NAMES("pretraining_tp"),
+    {KEYS_LLAMA | KEYS_SEED_OSS | LATENT, KEY_HARMLESS, NAMES("pretraining_tp"),
      .why = "cuts products whose sum is the same"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("distributed_config"), .why = "spreads a model over devices"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("fusion_config"), .why = "fuses kernels"},
@@ -111,7 +138,7 @@ const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_HARMLESS,
      NAMES("first_k_dense_replace", "mlp_layer_types", "mtp_layer_types", "mtp_mlp_layer_types",
            "mtp_per_layer_config", "num_mtp_layers", "qk_head_dim"),
-     .why = "of heads that draft"},
+     .why = drafts},
     // Keys of other decoders: a file with them is meant for another model than transformers would build.
     {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5, KEY_REFUSED, NAMES("attention_bias"),
      .neutral = NEUTRAL_FALSE},

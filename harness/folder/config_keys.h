@@ -23,7 +23,13 @@ enum key_set {
     KEYS_ERNIE4_5 = 65536,
     KEYS_GRANITE = 131072,
     KEYS_QWEN3_5 = 262144,
-    KEYS_ALL = 524287
+    KEYS_DEEPSEEK_V2 = 524288,
+    KEYS_DEEPSEEK_V3 = 1048576,
+    KEYS_YOUTU = 2097152,
+    KEYS_GLM4_MOE_LITE = 4194304,
+    KEYS_KIMI_LINEAR = 8388608,
+    KEYS_MINICPM3 = 16777216,
+    KEYS_ALL = 33554431
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

@@ -75,6 +75,8 @@ static bool read_partial(struct json_field object, const struct family *family, 
     double share = 1;
     if (!json_field_number(partial, 0, 1e300, &share, status))
         return false;
+    if (family->partial == 0 && family->latent.kv_rank > 0)
+        return share == 1 || json_field_expected(partial, status, "1: qk_rope_head_dim numbers of a head turn");
     if (family->partial == 0)
         return share == 1 || json_field_expected(partial, status, "1: whole heads are rotated");
     if (partial.value)
@@ -140,6 +142,18 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
     return json_field_expected(type, status, "%s", types);
 }
 
+// Latent attention multiplies scores by a square that follows from mscale_all_dim, of whatever type of scaling.
+static bool read_score_scale(struct rope rope, struct config *c, struct status *status)
+{
+    double factor = c->kinds[0].rope_scaling.factor, scale = 0;
+    if (rope.family->latent.kv_rank == 0 || factor == 0)
+        return true;
+    if (!json_field_number(config_key_of(rope.object, "mscale_all_dim"), 0, 1e300, &scale, status))
+        return false;
+    c->kinds[0].query_scale = family_score_scale(factor, scale);
+    return true;
+}
+
 // Layers with a window and those without have RoPE of their own: rope_scaling is of the latter, rope_parameters has
 // an object for each.
 static bool read_rope_by_layers(struct json_field scaling, struct json_field parameters,
@@ -190,6 +204,16 @@ static bool read_layer_thetas(struct json_field field, struct config *c, struct 
     return true;
 }
 
+// null is false there.
+static bool read_interleave(struct json_field field, struct layer_kind *kind, struct status *status)
+{
+    bool interleaved = !json_is_null(field.value);
+    if (json_field_given(field) && !json_field_bool(field, &interleaved, status))
+        return false;
+    kind->rope = interleaved ? ROPE_INTERLEAVED : ROPE_HALVES;
+    return true;
+}
+
 // Sets rope_theta, that of layers with a window, and rope_scaling of a config whose max_context is set. There are
 // two spellings: rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all
 // within rope_parameters. False and a status that names the key otherwise.
@@ -202,8 +226,13 @@ static bool read_rope(struct json_field root, const struct family *family, struc
         scaling.value = NULL;
     c->kinds[0].rope_theta = family->rope_theta;
     c->kinds[0].rope = family->rope;
-    c->kinds[0].rotary = (size_t)(family->partial * (double)c->kinds[0].head_dim);
+    if (family->latent.kv_rank == 0)
+        c->kinds[0].rotary = (size_t)(family->partial * (double)c->kinds[0].head_dim);
     *local_theta = family->local_rope_theta;
+    if (family->rope == ROPE_NONE)
+        return true;
+    if (family->interleaves && !read_interleave(json_field_get(root, "rope_interleave"), &c->kinds[0], status))
+        return false;
     if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->kinds[0].rope_theta, status) ||
         (family->local_rope_key &&
          !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300, local_theta, status)) ||
@@ -213,6 +242,7 @@ static bool read_rope(struct json_field root, const struct family *family, struc
         return read_rope_by_layers(scaling, parameters, family, c, local_theta, status);
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
     return (!rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status)) &&
+           read_score_scale(rope, c, status) &&
            (!family->multiplies || read_layer_thetas(config_key_of(root, "layer_rope_theta"), c, status));
 }
 
@@ -336,24 +366,142 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
     bool null_heads = json_is_null(json_field_get(root, "num_key_value_heads").value);
     kind->kv_heads = family->kv_heads && !null_heads ? family->kv_heads : kind->heads;
     c->max_context = family->max_context;
-    struct json_field head_dim = config_key_of(root, "head_dim");
-    bool null_dim = json_is_null(json_field_get(root, "head_dim").value);
-    kind->head_dim = family->head_dim && !null_dim ? family->head_dim : c->width / kind->heads;
-    if (!head_dim.value && kind->head_dim * kind->heads != c->width && (!family->head_dim || null_dim)) {
-        return json_field_fail(config_key_of(root, "num_attention_heads"), status,
-                               "%zu heads do not divide hidden_size %zu, and there is no head_dim", kind->heads,
-                               c->width);
-    }
     c->norm_epsilon =
         text->composite && text->composite->norm_epsilon > 0 ? text->composite->norm_epsilon : family->norm_epsilon;
     c->tied = family->tied;
     return json_field_count(config_key_of(root, "num_key_value_heads"), 1, SIZE_LIMIT, "", &kind->kv_heads,
                             status) &&
-           json_field_count(head_dim, 1, SIZE_LIMIT, "", &kind->head_dim, status) &&
            json_field_count(config_key_of(root, "max_position_embeddings"), 1, JSON_INTEGER_MAX, "",
                             &c->max_context, status) &&
            json_field_number(config_key_of(root, "rms_norm_eps"), 1e-300, 1, &c->norm_epsilon, status) &&
            json_field_bool(config_key_of(root, "tie_word_embeddings"), &c->tied, status);
+}
+
+static bool read_head_dim(struct json_field root, const struct family *family, struct config *c,
+                          struct status *status)
+{
+    struct json_field head_dim = config_key_of(root, "head_dim");
+    struct layer_kind *kind = &c->kinds[0];
+    bool standard = family->head_dim && !json_is_null(json_field_get(root, "head_dim").value);
+    kind->head_dim = standard ? family->head_dim : c->width / kind->heads;
+    if (!head_dim.value && kind->head_dim * kind->heads != c->width && !standard) {
+        return json_field_fail(config_key_of(root, "num_attention_heads"), status,
+                               "%zu heads do not divide hidden_size %zu, and there is no head_dim", kind->heads,
+                               c->width);
+    }
+    return json_field_count(head_dim, 1, SIZE_LIMIT, "", &kind->head_dim, status);
+}
+
+// The widths of latents and the parts of heads, in place of head_dim, which transformers makes of them;
+// glm4_moe_lite takes it for another name of qk_rope_head_dim.
+static bool read_latent(struct json_field root, const struct family *family, struct config *c,
+                        struct status *status)
+{
+    const struct latent_sizes *standard = &family->latent;
+    struct json_field q_rank = json_field_get(root, "q_lora_rank"), alias = config_key_of(root, "head_dim");
+    struct layer_kind *kind = &c->kinds[0];
+    size_t nope = standard->nope, aliased = 0;
+    kind->mixer = MIXER_LATENT;
+    kind->q_rank = json_is_null(q_rank.value) ? 0 : standard->q_rank;
+    kind->kv_rank = standard->kv_rank;
+    kind->rotary = standard->rope;
+    kind->value_dim = standard->value ? standard->value : c->width / kind->heads;
+    if (family->keys == KEYS_GLM4_MOE_LITE && alias.value &&
+        !json_field_count(alias, 1, SIZE_LIMIT, "", &aliased, status))
+        return false;
+    kind->rotary = aliased ? aliased : kind->rotary;
+    if ((json_field_given(q_rank) && !json_field_count(q_rank, 1, SIZE_LIMIT, "", &kind->q_rank, status)) ||
+        !json_field_count(config_key_of(root, "kv_lora_rank"), 1, SIZE_LIMIT, "", &kind->kv_rank, status) ||
+        !json_field_count(config_key_of(root, "qk_nope_head_dim"), 1, SIZE_LIMIT, "", &nope, status) ||
+        !json_field_count(config_key_of(root, "qk_rope_head_dim"), 1, SIZE_LIMIT, "", &kind->rotary, status) ||
+        !json_field_count(config_key_of(root, "v_head_dim"), 1, SIZE_LIMIT, "", &kind->value_dim, status))
+        return false;
+    kind->head_dim = nope + kind->rotary;
+    if (aliased && aliased != kind->rotary)
+        return json_field_expected(alias, status, "%zu: it is another name of qk_rope_head_dim", kind->rotary);
+    return kind->kv_heads == kind->heads ||
+           json_field_expected(config_key_of(root, "num_key_value_heads"), status,
+                               "%zu, as num_attention_heads: every head has keys and values of its own",
+                               kind->heads);
+}
+
+// Which layers are mixtures of experts: none may be.
+static bool read_experts(struct json_field root, const struct family *family, const struct config *c,
+                         struct status *status)
+{
+    static const struct names names = {2, {"dense", "sparse"}};
+    struct json_field first = config_key_of(root, "first_k_dense_replace"), types = {0};
+    size_t dense = family->dense_layers;
+    if (family->experts == EXPERTS_NONE)
+        return true;
+    if (family->experts == EXPERTS_LISTED)
+        types = config_key_of(root, "mlp_layer_types");
+    if (types.value && (!json_is_array(types.value) || json_array_size(types.value) != c->layers))
+        return json_field_expected(types, status, "a list of %zu types, one for each of num_hidden_layers",
+                                   c->layers);
+    if (family->keys != KEYS_GLM4_MOE_LITE && !json_field_count(first, 0, SIZE_LIMIT, "", &dense, status))
+        return false;
+    for (size_t l = 0; l < c->layers; l++) {
+        size_t sparse = l >= dense;
+        if (types.value && !json_field_choice(json_field_at(types, l), &names, "type of MLP", &sparse, status))
+            return false;
+        if (sparse) {
+            struct json_field field = types.value                          ? json_field_at(types, l)
+                                      : family->keys == KEYS_GLM4_MOE_LITE ? config_key_of(root, "mlp_layer_types")
+                                                                           : first;
+            return json_field_fail(field, status, "layer %zu is a mixture of experts, which is not computed", l);
+        }
+    }
+    return true;
+}
+
+// Which layers of Kimi Linear are of Kimi Delta Attention: none may be.
+static bool read_kda(struct json_field root, const struct family *family, const struct config *c,
+                     struct status *status)
+{
+    static const struct names names = {2, {"full_attention", "linear_attention"}};
+    struct json_field types = config_key_of(root, "layer_types"), own = config_key_of(root, "linear_attn_config");
+    struct json_field listed = config_key_of(own, "kda_layers");
+    if (!family->kda)
+        return true;
+    if (types.value && (!json_is_array(types.value) || json_array_size(types.value) != c->layers))
+        return json_field_expected(types, status, "a list of %zu types, one for each of num_hidden_layers",
+                                   c->layers);
+    for (size_t l = 0; l < c->layers; l++) {
+        size_t linear = l == 0 || l % 4 > 0;
+        if (types.value && !json_field_choice(json_field_at(types, l), &names, "type of layer", &linear, status))
+            return false;
+        if (!types.value && listed.value && config_key_of(own, "full_attn_layers").value)
+            linear = json_array_size(listed.value) > 0;
+        if (linear) {
+            return json_field_fail(types.value    ? json_field_at(types, l)
+                                   : listed.value ? listed
+                                                  : types,
+                                   status,
+                                   "layers of Kimi Delta Attention (KDA) are not computed, those of latent "
+                                   "attention are");
+        }
+    }
+    return true;
+}
+
+// MiniCPM's: of embeddings, of what blocks add, by the depth, and of logits, by the width.
+static bool read_depth_scales(struct json_field root, const struct family *family, struct config *c,
+                              struct status *status)
+{
+    struct json_field depth = json_field_get(root, "scale_depth"), width = json_field_get(root, "dim_model_base");
+    double layers = sqrt((double)c->layers), embedding = 12, residual = json_is_null(depth.value) ? layers : 1.4;
+    size_t base = json_is_null(width.value) ? c->width : 256;
+    if (!family->depth_scaled)
+        return true;
+    if (!json_field_number(config_key_of(root, "scale_emb"), 1e-6, 1e6, &embedding, status) ||
+        (json_field_given(depth) && !json_field_number(depth, 1e-6, 1e6, &residual, status)) ||
+        (json_field_given(width) && !json_field_count(width, 1, SIZE_LIMIT, "", &base, status)))
+        return false;
+    c->embedding_scale = embedding == 1 ? 0 : embedding;
+    c->residual_scale = residual == layers ? 0 : residual / layers;
+    c->logits_scale = base == c->width ? 0 : (double)base / (double)c->width;
+    return true;
 }
 
 // The head belongs to the whole model, so the whole model's key ties it.
@@ -729,10 +877,13 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
         config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
     config->norms = family->norms;
     double local_theta = 0;
-    return read_sizes(&text, config, status) && read_pad(&text, config, status) &&
-           (!text.composite || read_tie(root, text.composite, config, status)) &&
+    bool latent = family->latent.kv_rank > 0;
+    return read_sizes(&text, config, status) &&
+           (latent ? read_latent : read_head_dim)(text.root, family, config, status) &&
+           read_kda(text.root, family, config, status) && read_experts(text.root, family, config, status) &&
+           read_pad(&text, config, status) && (!text.composite || read_tie(root, text.composite, config, status)) &&
            folder_rope_decode(text.root, family, config, &local_theta, status) &&
-           read_block(text.root, family, config, status) &&
+           read_block(text.root, family, config, status) && read_depth_scales(text.root, family, config, status) &&
            read_sliding(text.root, family, config, local_theta, status) &&
            read_delta(text.root, family, config, status) && read_no_rope(text.root, family, config, status) &&
            read_biases(text.root, family, config, status) && refuse_quantized(root, status) &&

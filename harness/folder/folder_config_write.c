@@ -67,6 +67,31 @@ static void add_delta(json_t *json, const struct config *c)
     json_object_set_new(json, "linear_conv_kernel_dim", json_integer(4));
 }
 
+// The keys of latent attention.
+static void add_latent(json_t *json, const struct config *c, const struct family *family)
+{
+    const struct layer_kind *kind = &c->kinds[0];
+    json_t *types = json_array();
+    for (size_t l = 0; l < c->layers; l++)
+        json_array_append_new(types, json_string("full_attention"));
+    json_object_del(json, "head_dim");
+    json_object_set_new(json, "q_lora_rank", kind->q_rank ? json_integer((json_int_t)kind->q_rank) : json_null());
+    json_object_set_new(json, "kv_lora_rank", json_integer((json_int_t)kind->kv_rank));
+    json_object_set_new(json, "qk_nope_head_dim", json_integer((json_int_t)(kind->head_dim - kind->rotary)));
+    json_object_set_new(json, "qk_rope_head_dim", json_integer((json_int_t)kind->rotary));
+    json_object_set_new(json, "v_head_dim", json_integer((json_int_t)kind->value_dim));
+    if (kind->query_scale > 0)
+        json_object_set_new(json_object_get(json, "rope_scaling"), "mscale_all_dim",
+                            json_real(family_mscale_all_dim(kind)));
+    if (family->interleaves)
+        json_object_set_new(json, "rope_interleave", json_boolean(kind->rope == ROPE_INTERLEAVED));
+    if (family->experts != EXPERTS_NONE)
+        json_object_set_new(json, "first_k_dense_replace", json_integer((json_int_t)c->layers));
+    if (family->kda)
+        json_object_set(json, "layer_types", types);
+    json_decref(types);
+}
+
 static json_t *cap_json(double cap)
 {
     return cap > 0 ? json_real(cap) : json_null();
@@ -124,6 +149,15 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
     }
     if (family->delta)
         add_delta(json, c);
+    if (family->latent.kv_rank > 0)
+        add_latent(json, c, family);
+    if (family->depth_scaled) {
+        double residual = c->residual_scale > 0 ? c->residual_scale : 1;
+        double logits = c->logits_scale > 0 ? c->logits_scale : 1;
+        json_object_set_new(json, "scale_emb", json_real(c->embedding_scale > 0 ? c->embedding_scale : 1));
+        json_object_set_new(json, "scale_depth", json_real(residual * sqrt((double)c->layers)));
+        json_object_set_new(json, "dim_model_base", json_integer(llround(logits * (double)c->width)));
+    }
     if (family->cap > 0) {
         json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
         json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
@@ -157,16 +191,18 @@ static bool has_rope_of(const struct family *family, const struct config *c)
     struct layer_kind full = *config_full_kind(c);
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
-        bool none = kind->rope == ROPE_NONE, free = family->no_rope == NO_ROPE_LISTED;
+        bool none = kind->rope == ROPE_NONE, free = family->no_rope == NO_ROPE_LISTED || family->rope == ROPE_NONE;
+        bool halves = family->interleaves && kind->rope == ROPE_HALVES;
         bool proportional = kind->rope == ROPE_PROPORTIONAL && family->rope == ROPE_HALVES && family->partial == 0;
         if (none ? !free && (family->no_rope != NO_ROPE_FULL || kind->window > 0)
-                 : kind->rope != family->rope && !proportional)
+                 : kind->rope != family->rope && !proportional && !halves)
             return false;
         if (!none && windowed && family->no_rope == NO_ROPE_FULL && kind->window == 0)
             return false;
     }
     full.rope = windowed ? windowed->rope : full.rope;
-    if (rope_rotary(&full) > 0 && rope_rotary(&full) < full.head_dim && family->partial == 0)
+    if (rope_rotary(&full) > 0 && rope_rotary(&full) < full.head_dim && family->partial == 0 &&
+        family->latent.kv_rank == 0)
         return false;
     if (family->local_rope_theta == 0 || !windowed)
         return !windowed || rope_is_same(windowed, &full);
@@ -182,6 +218,30 @@ static bool has_biases_of(const struct family *family, const struct config *c)
         if (key->sets & family->keys)
             family_set_bias(key, &found, family_bias(key, c));
     return found.qkv_bias == c->qkv_bias && found.o_bias == c->o_bias && found.mlp_bias == c->mlp_bias;
+}
+
+// Tells whether the family has latent attention, and such a scale of it, where the config has.
+static bool has_latent_of(const struct family *family, const struct config *c)
+{
+    const struct layer_kind *kind = &c->kinds[0];
+    bool latent = family->latent.kv_rank > 0, same = true;
+    for (size_t l = 0; l < c->layers; l++) {
+        const struct layer_kind *own = config_kind(c, l);
+        same &= latent ? own == kind && own->mixer == MIXER_LATENT : own->mixer != MIXER_LATENT;
+    }
+    bool scaled = kind->query_scale == 0 || (kind->rope_scaling.factor > 1 && kind->query_scale > 1);
+    return same && (!latent || scaled);
+}
+
+// Tells whether the family has the config's factors of embeddings, of what blocks add, and of logits.
+static bool has_scales_of(const struct family *family, const struct config *c)
+{
+    double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
+    double base = c->logits_scale * (double)c->width;
+    bool none = c->residual_scale == 0 && c->logits_scale == 0;
+    if (family->depth_scaled)
+        return fabs(base - round(base)) < 1e-9 * base || base == 0;
+    return (family->keys == KEYS_GRANITE || none) && (family->multiplies || embedding_scale == c->embedding_scale);
 }
 
 // Tells whether the family has layers of Gated DeltaNet of that kind, and none has others.
@@ -207,15 +267,14 @@ static bool has_softmax_of(const struct family *family, const struct config *c)
 // Tells whether the family supports the config's biases, norms, scales, caps and windows.
 static bool is_of(const struct family *family, const struct config *c)
 {
-    double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
-    bool scales = family->keys == KEYS_GRANITE || (c->residual_scale == 0 && c->logits_scale == 0);
     bool joins = family->fused || family->gate_up_fused; // which is not written
-    return has_windows_of(family, c) && has_biases_of(family, c) && scales && !joins &&
+    return has_windows_of(family, c) && has_biases_of(family, c) && has_scales_of(family, c) && !joins &&
            family->qk_norm == c->qk_norm && family->whole_qk_norm == c->whole_qk_norm &&
            family->unit_offset == c->unit_offset && family->norms == c->norms &&
-           (family->multiplies || embedding_scale == c->embedding_scale) &&
-           (family->scales_queries || family->multiplies || c->kinds[0].query_scale == 0) &&
-           has_softmax_of(family, c) && has_delta_of(family, c) && has_rope_of(family, c);
+           (family->scales_queries || family->multiplies || family->latent.kv_rank > 0 ||
+            c->kinds[0].query_scale == 0) &&
+           has_latent_of(family, c) && has_softmax_of(family, c) && has_delta_of(family, c) &&
+           has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

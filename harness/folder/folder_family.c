@@ -93,6 +93,23 @@ const struct family families[] = {
      .glm_norms = true, .rope = ROPE_INTERLEAVED, .partial = 0.5, .kv_heads = 2, .head_dim = 128,
      .norm_epsilon = 1.5625e-7, .rope_theta = 10000, .max_context = 131072, .padded = true, .pad = 151329,
      .sizes = {4096, 40, 32, 13696, 151552}},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", KEYS_DEEPSEEK_V3, .rope = ROPE_INTERLEAVED, .interleaves = true,
+     .latent = {1536, 512, 128, 64, 128}, .experts = EXPERTS_BEHIND, .dense_layers = 3, .kv_heads = 128,
+     .norm_epsilon = 1e-6, .rope_theta = 10000, .max_context = 4096},
+    {"deepseek_v2", "DeepseekV2ForCausalLM", KEYS_DEEPSEEK_V2, .rope = ROPE_INTERLEAVED,
+     .latent = {1536, 512, 128, 64, 128}, .experts = EXPERTS_BEHIND, .norm_epsilon = 1e-6, .rope_theta = 10000,
+     .max_context = 2048},
+    {"youtu", "YoutuForCausalLM", KEYS_YOUTU, .tied = true, .rope = ROPE_INTERLEAVED, .interleaves = true,
+     .latent = {1536, 512, 128, 64, 128}, .kv_heads = 16, .norm_epsilon = 1e-6, .rope_theta = 10000,
+     .max_context = 131072},
+    {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", KEYS_GLM4_MOE_LITE, .rope = ROPE_INTERLEAVED, .interleaves = true,
+     .latent = {768, 512, 192, 64, 256}, .experts = EXPERTS_LISTED, .dense_layers = 1, .kv_heads = 20,
+     .norm_epsilon = 1e-5, .rope_theta = 10000, .max_context = 202752},
+    {"kimi_linear", "KimiLinearForCausalLM", KEYS_KIMI_LINEAR, .rope = ROPE_NONE, .kda = true,
+     .latent = {0, 512, 128, 64, 128}, .experts = EXPERTS_LISTED, .dense_layers = 1, .kv_heads = 32,
+     .norm_epsilon = 1e-5, .rope_theta = 10000, .max_context = 1048576, .padded = true, .pad = 163839},
+    {"minicpm3", "MiniCPM3ForCausalLM", KEYS_MINICPM3, .tied = true, .latent = {768, 256, 64, 32, 0},
+     .depth_scaled = true, .kv_heads = 40, .norm_epsilon = 1e-5, .rope_theta = 10000, .max_context = 32768},
     // Written as Qwen2 and Qwen3, which compute the same.
     {"qwen2_vl_text", "Qwen2ForCausalLM", KEYS_QWEN2, .qkv_bias = true, .kv_heads = 8, .norm_epsilon = 1e-5,
      .rope_theta = 1e6, .sliding = SLIDING_SOME, .max_context = 32768, .axes = true,
@@ -111,11 +128,13 @@ const struct family families[] = {
 
 const struct bias_key bias_keys[] = {
     {KEYS_LLAMA | KEYS_QWEN3 | KEYS_OLMO2 | KEYS_OLMO3 | KEYS_GEMMA | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_GRANITE |
-         KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_QWEN3_5,
+         KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_QWEN3_5 | KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_YOUTU |
+         KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3,
      "attention_bias", .qkv = true, .o = true},
     {KEYS_GLM | KEYS_SEED_OSS, "attention_bias", .qkv = true},
     {KEYS_SEED_OSS, "attention_out_bias", .o = true},
-    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS, "mlp_bias", .mlp = true},
+    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS | KEYS_DEEPSEEK_V2 | KEYS_MINICPM3,
+     "mlp_bias", .mlp = true},
     {KEYS_ERNIE4_5, "use_bias", .qkv = true, .o = true, .mlp = true},
     {0},
 };
@@ -166,26 +185,24 @@ static const struct unread_family {
     {"lets the tokens of a prompt see later ones, which attention's kernels do not compute", TYPES("paligemma")},
     {"has layers of cross-attention to an image, which are not computed", TYPES("mllama")},
     {"is a mixture of experts, which is not computed",
-     TYPES("afmoe", "arctic", "aria", "aria_text", "beam", "cohere2_moe", "dbrx", "deepseek", "doge", "dots1",
-           "ernie4_5_moe", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "exaone_moe", "flex_olmo", "flint",
-           "glm4_moe", "glm4v_moe", "glm4v_moe_text", "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoeshared",
-           "grok-1", "hunyuan_v1_moe", "hy_v3", "jetmoe", "kolibri1", "laguna", "llama4", "llama4_text", "mellum",
-           "mimo_v2_flash", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_omni_moe",
-           "qwen3_omni_moe_talker_text", "qwen3_omni_moe_text", "qwen3_omni_moe_thinker", "qwen3_vl_moe",
-           "qwen3_vl_moe_text", "sarvam_moe", "solar_open", "step3p5", "zaya")},
-    {"is a mixture of experts, which are not computed, with latent attention (MLA), which is not read",
-     TYPES("axk1", "deepseek_v2", "deepseek_v3", "deepseek_vl2", "glm4_moe_lite", "kimi_k2", "kimi_k25",
-           "longcat_flash", "mistral4", "mistral_large4", "mistral_large4_text", "sarvam_mla")},
+     TYPES("afmoe", "arctic", "aria", "aria_text", "axk1", "beam", "cohere2_moe", "dbrx", "deepseek",
+           "deepseek_vl2", "doge", "dots1", "ernie4_5_moe", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "exaone_moe",
+           "flex_olmo", "flint", "glm4_moe", "glm4v_moe", "glm4v_moe_text", "gpt_oss", "granitemoe",
+           "granitemoe_swa", "granitemoeshared", "grok-1", "hunyuan_v1_moe", "hy_v3", "jetmoe", "kimi_k2",
+           "kimi_k25", "kolibri1", "laguna", "llama4", "llama4_text", "longcat_flash", "mellum", "mimo_v2_flash",
+           "minimax_m2", "mistral4", "mistral_large4", "mistral_large4_text", "mixtral", "olmoe", "phimoe",
+           "qwen2_moe", "qwen3_moe", "qwen3_omni_moe", "qwen3_omni_moe_talker_text", "qwen3_omni_moe_text",
+           "qwen3_omni_moe_thinker", "qwen3_vl_moe", "qwen3_vl_moe_text", "sarvam_mla", "sarvam_moe", "solar_open",
+           "step3p5", "zaya")},
     {"is a mixture of experts with sparse attention, neither of which is computed",
      TYPES("axk2", "deepseek_ref", "deepseek_v32", "deepseek_v4", "dots3_note", "dots3_note_text", "glm_moe_dsa",
            "hy_v4", "hy_v4_vl", "hy_v4_vl_text", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text")},
-    {"has latent attention (MLA), which is not read", TYPES("minicpm3", "youtu")},
     {"has state space layers (Mamba), which are not computed",
      TYPES("bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2", "nemotron_h",
            "nemotron_h_omni", "zamba", "zamba2")},
     {"has layers of linear attention, which are not computed",
-     TYPES("bailing_hybrid", "glm5_next", "glm5_next_text", "kimi_k3", "kimi_linear", "lara_mini", "minicpmv4_6",
-           "minimax", "olmo_hybrid", "qwen4_exp", "qwen4_exp_text")},
+     TYPES("bailing_hybrid", "glm5_next", "glm5_next_text", "kimi_k3", "lara_mini", "minicpmv4_6", "minimax",
+           "olmo_hybrid", "qwen4_exp", "qwen4_exp_text")},
     {"is a mixture of experts between layers of Gated DeltaNet; experts are not computed",
      TYPES("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")},
     {"has layers of short convolutions, which are not computed",
@@ -251,6 +268,18 @@ double family_query_scalar(const struct layer_kind *kind)
 {
     double scale = kind->query_scale > 0 ? kind->query_scale : 1;
     return (double)kind->head_dim / (scale * scale);
+}
+
+double family_score_scale(double factor, double mscale_all_dim)
+{
+    double scale = 1 + mscale_all_dim * (rope_yarn_gain(factor) - 1);
+    return scale == 1 ? 0 : scale * scale;
+}
+
+double family_mscale_all_dim(const struct layer_kind *kind)
+{
+    return kind->query_scale > 0 ? (sqrt(kind->query_scale) - 1) / (rope_yarn_gain(kind->rope_scaling.factor) - 1)
+                                 : 0;
 }
 
 const char *family_unread(const char *model_type)

@@ -13,6 +13,10 @@ enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_LISTED, SLIDING
 // those without a window, if others have one.
 enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL };
 
+// Which layers are mixtures of experts. NONE: none. BEHIND: those from first_k_dense_replace on. LISTED: those that
+// mlp_layer_types calls sparse, else as BEHIND.
+enum experts { EXPERTS_NONE, EXPERTS_BEHIND, EXPERTS_LISTED };
+
 struct family {
     const char *model_type, *architecture;
     enum key_set keys;
@@ -53,6 +57,16 @@ struct family {
     // RoPE has a position per image axis (M-RoPE, Qwen2-VL). For text all of them equal the token's position, so it
     // is RoPE.
     bool axes;
+    // Latent attention: defaults of q_lora_rank (0: null), kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and
+    // v_head_dim (0: hidden_size / num_attention_heads); kv_rank 0: it has none.
+    struct latent_sizes {
+        size_t q_rank, kv_rank, nope, rope, value;
+    } latent;
+    bool interleaves; // rope_interleave is read, by default true
+    enum experts experts;
+    size_t dense_layers; // default of first_k_dense_replace
+    bool kda;            // some layers are of Kimi Delta Attention
+    bool depth_scaled;   // MiniCPM: scale_emb, scale_depth and dim_model_base
     // Attention's output is gated; layers are of Gated DeltaNet but for those of layer_types, else every n-th.
     bool gated, delta;
 };
@@ -93,3 +107,6 @@ extern const char *const family_activations[], *const family_layer_types[];
 // Factor of queries for a query_pre_attn_scalar; and its inverse.
 double family_query_scale(const struct layer_kind *kind, double scalar);
 double family_query_scalar(const struct layer_kind *kind);
+// Factor of scores that mscale_all_dim gives latent attention, 0: 1; and its inverse, for a factor above 1.
+double family_score_scale(double factor, double mscale_all_dim);
+double family_mscale_all_dim(const struct layer_kind *kind);

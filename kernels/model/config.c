@@ -28,6 +28,11 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
 #define DELTA_32 THREE(0), THREE(4), THREE(8), THREE(12), THREE(16), THREE(20), THREE(24), THREE(28)
 #define DELTA_64 DELTA_32, THREE(32), THREE(36), THREE(40), THREE(44), THREE(48), THREE(52), THREE(56), THREE(60)
 
+// Latent attention: ranks of queries, and of keys and values; numbers of a key that heads share; of a value.
+#define LATENT(q, kv, shared, value)                                                                               \
+    .kinds[0].mixer = MIXER_LATENT, .kinds[0].q_rank = q, .kinds[0].kv_rank = kv, .kinds[0].rotary = shared,       \
+    .kinds[0].value_dim = value
+
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
 const struct config config_presets[] = {
     {.name = "tiny", SIZES(4, 128, 4, 2, 32, 352, 256), CONSTANTS(10000, 1e-5, 131072)},
@@ -165,6 +170,12 @@ const struct config config_presets[] = {
      .kind_of = {DELTA_64},
      .qk_norm = true,
      .unit_offset = true},
+    {.name = "youtu-llm-2b",
+     SIZES(32, 2048, 16, 16, 192, 6144, 128256),
+     CONSTANTS(1600000, 1e-6, 131072),
+     LATENT(1536, 512, 64, 128),
+     .kinds[0].rope = ROPE_INTERLEAVED,
+     .tied = true},
     {.name = ""},
 };
 
@@ -204,6 +215,8 @@ const struct config_alias config_aliases[] = {
     {"google/gemma-3-4b-pt", "gemma-3-4b"},
     {"google/gemma-3-27b-it", "gemma-3-27b"},
     {"google/gemma-3-27b-pt", "gemma-3-27b"},
+    {"tencent/Youtu-LLM-2B", "youtu-llm-2b"},
+    {"tencent/Youtu-LLM-2B-Base", "youtu-llm-2b"},
     {0},
 };
 
