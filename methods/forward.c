@@ -26,7 +26,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 {
     const struct forward_options *options = of_method;
     (void)context;
-    return cost_hidden(model) + cost_layer_carry(model, options->chunk, false);
+    return cost_hidden(model) + cost_layer_carry(model, options->chunk, 0);
 }
 
 const struct method method_forward = {

@@ -60,8 +60,8 @@ static void run(struct step *step)
         unit_prefetch(model, l > lowest ? unit_of_layer(l - 1) : UNIT_NONE);
         cell_backward_mlp(model, l, all, &kept[l], grad);
         struct carry seen = carry_gather_take(model, step->batch, l, kv[l]);
-        struct carry grad_kv = carry_gradients_new(model, step->batch, l);
-        struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
+        struct carry grad_kv = carry_gradients_new(model, step->batch, l, all.count);
+        struct carry_segment keys = carry_segment_of(grad_kv, all);
         cell_backward_mixer(model, step->batch, l, all, &kept[l], seen, &keys, 1, grad);
         carry_free(model, &seen);
         if (carry_gradients_sum(model, step->batch, l, &grad_kv))

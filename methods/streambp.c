@@ -86,8 +86,7 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     struct chunks chunks = chunks_of(step->batch->context, options->chunk);
     struct carry kv =
         carry_new(model, l, PLACE_DEVICE, carry_size_of(step->batch, step->batch->context, chunks.chunk));
-    struct carry grad_kv = carry_gradients_new(model, step->batch, l);
-    struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
+    struct carry grad_kv = carry_gradients_new(model, step->batch, l, chunks.chunk);
     unit_acquire(model, unit_of_layer(l));
     project(step, l, x, kv, chunks.chunk);
     kv = carry_gather_take(model, step->batch, l, kv);
@@ -102,6 +101,9 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
             prefetch(x, grad, chunk_span(chunks, c - 1), B);
         cell_forward(model, step->batch, l, chunk, stream_acquire(x), kv, tensor_none(), &rebuilt, options->keep);
         unit_prefetch(model, next);
+        if (c + 1 < chunks.count)
+            carry_slide(model, grad_kv, chunk.start * B);
+        struct carry_segment keys = carry_segment_of(grad_kv, chunk);
         cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &keys, 1, stream_acquire(grad));
         stream_offload(grad);
     }
@@ -138,8 +140,8 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
         unit_prefetch(model, next);
         cell_output_backward(model, l, chunk, &output, chunk_rows(grad_o, chunk, B), chunk_rows(grad, chunk, B));
     }
-    struct carry grad_kv = carry_gradients_new(model, step->batch, l);
-    cell_mix_backward(model, step->batch, l, &row, kv, carry_segment_of(step->batch, grad_kv), grad_o, grad);
+    struct carry grad_kv = carry_gradients_new(model, step->batch, l, all.count);
+    cell_mix_backward(model, step->batch, l, &row, kv, carry_segment_of(grad_kv, all), grad_o, grad);
     tensor_free(model->device, &grad_o);
     carry_free(model, &kv);
     if (carry_gradients_sum(model, step->batch, l, &grad_kv))
@@ -189,7 +191,6 @@ static bool check(const void *of_method, const struct config *config, size_t con
 static double lower_bound_bytes(const struct model *model, const void *of_method, size_t context)
 {
     const struct streambp_options *options = of_method;
-    (void)context;
     double row = options->offload & OFFLOAD_INPUTS
                      ? layer_stream_kept(model, options->offload & OFFLOAD_INPUT_GRADIENTS)
                      : layer_schedule_kept(model, &options->segments, options->attention);
@@ -200,7 +201,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
         double outputs = options->attention == LAYER_ATTENTION_KEPT ? 0 : cost_outputs(model, l);
         whole = fmin(whole, cell_is_whole(model, l) ? wide + outputs : 0);
     }
-    return row + whole + cost_layer_carry(model, options->chunk, true);
+    return row + whole + cost_layer_carry(model, options->chunk, context);
 }
 
 const struct method method_streambp = {

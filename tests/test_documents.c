@@ -157,6 +157,93 @@ static void flops_are_of_what_is_seen(void **state)
     }
 }
 
+// A step of the method, whose gradient must be `full`, on either device; its bytes of gradients of keys and values,
+// on the device and on the host, are those of so many tokens.
+static void check_slides(struct fixture *f, struct fixture *plan, const char *name, const double *full,
+                         const char *text, size_t tokens, size_t host_tokens)
+{
+    struct counters counters[2];
+    const struct method *method = method_find(name);
+    void *options = fixture_options(method, "%s", text);
+    if (method->make_exact)
+        method->make_exact(options, f->context);
+    for (int planned = 0; planned < 2; planned++) {
+        struct fixture *on = planned ? plan : f;
+        struct device *device = on->device;
+        struct step_report report = {0};
+        device->counters = (struct counters){0};
+        arena_reset_peak(&device->arena);
+        arena_reset_peak(&device->host);
+        double *found = NULL, error = 0;
+        if (planned) {
+            fixture_take_step(&on->trainer, method, &on->batch, options, 0, &report);
+        } else {
+            found = fixture_step(on, name, options, &report);
+            error = relative_l2(found, full, f->gradient_count);
+        }
+        const struct layer_kind *kind = &f->config.kinds[0];
+        size_t token = f->batch_size * 2 * kind->kv_heads * kind->head_dim * sizeof(double);
+        counters[planned] = device->counters;
+        if (!(error <= 1e-13) || device->arena.peak_by_category[CATEGORY_KV_GRADIENTS] != tokens * token ||
+            device->host.peak_by_category[CATEGORY_KV_GRADIENTS] != host_tokens * token) {
+            fail_msg("%s %s, %zu tokens, window %zu: relative L2 %.2e; gradients of %.1f tokens, not %zu, on the "
+                     "host of %.1f, not %zu",
+                     name, text, f->context, kind->window, error,
+                     (double)device->arena.peak_by_category[CATEGORY_KV_GRADIENTS] / token, tokens,
+                     (double)device->host.peak_by_category[CATEGORY_KV_GRADIENTS] / token, host_tokens);
+        }
+        step_report_free(&report);
+        free(found);
+    }
+    assert_memory_equal(&counters[0], &counters[1], sizeof counters[0]);
+    options_free(&method->options, options);
+}
+
+// Gradients of a windowed layer's keys and values have min(T, w - 1 + C) rows where chunks of C run from the right:
+// a window that ends within a chunk, at its end, beyond it, after several, of one token, no shorter than T.
+static void gradients_of_windows_slide(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t context, chunk, window, document;
+    } cases[] = {{100, 16, 9, 0}, {100, 7, 20, 0}, {64, 16, 16, 0}, {64, 16, 17, 0}, {64, 16, 33, 13},
+                 {50, 3, 1, 0},   {40, 64, 5, 0},  {100, 7, 94, 0}, {40, 7, 33, 0},  {90, 8, 30, 50}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f = fixture_default();
+        f.config.kinds[0].head_dim = 8;
+        size_t T = f.context = cases[i].context, C = cases[i].chunk, w = cases[i].window, whole = i % 2;
+        fixture_set_windows(&f.config, w, whole << 2);
+        f.document = cases[i].document;
+        struct fixture plan = f;
+        plan.device_name = "plan-cpu";
+        fixture_open(&f);
+        fixture_open(&plan);
+        struct step_report report = {0};
+        double *full = fixture_step(&f, "full", NULL, &report);
+        size_t slides = w - 1 + C < T ? w - 1 + C : T, max = whole ? T : slides,
+               all = (3 - whole) * slides + whole * T;
+        const struct {
+            const char *method, *options;
+            size_t tokens, host_tokens;
+        } runs[] = {{"seco", "", all, 0},
+                    {"seco", "inner=checkpoint", all, 0},
+                    {"seco", "segments=3", max, 0},
+                    {"seco", "offload=kv", 2 * max, all},
+                    {"seco", "offload=kv segments=3 inner=checkpoint", max, max},
+                    {"streambp", "", max, 0},
+                    {"spaco", "", 3 * T, 0}};
+        for (size_t n = 0; n < COUNT(runs); n++) {
+            char text[80];
+            snprintf(text, sizeof text, "chunk=%zu %s", C, runs[n].options);
+            check_slides(&f, &plan, runs[n].method, full, text, runs[n].tokens, runs[n].host_tokens);
+        }
+        free(full);
+        step_report_free(&report);
+        fixture_close(&plan);
+        fixture_close(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -165,6 +252,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(packed_is_as_if_alone),
         cmocka_unit_test(a_window_of_all_is_none),
         cmocka_unit_test(flops_are_of_what_is_seen),
+        cmocka_unit_test(gradients_of_windows_slide),
     };
     return cmocka_run_group_tests_name("documents", tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void norms_activations_and_scales(void **state)
     assert_true(c.norms == NORMS_AFTER && c.qk_norm && c.whole_qk_norm && !c.unit_offset && !c.tied);
     assert_true(c.norm_epsilon == 1e-5 && c.kinds[0].kv_heads == 4 && c.kinds[0].head_dim == 8 &&
                 c.activation == ACTIVATION_SILU);
-    assert_true(c.embedding_scale == 0 && c.kinds[0].query_scale == 0 && !config_has_window(&c));
+    assert_true(c.embedding_scale == 0 && c.kinds[0].query_scale == 0 && config_max_window(&c) == 0);
     expect_same_again(scratch, &c);
 
     c = config_of(scratch, GEMMA ", \"hidden_act\": \"gelu\"}"); // published so, and meant so
@@ -188,7 +188,7 @@ static void positions_biases_and_factors(void **state)
     assert_true(c.norms == NORMS_AFTER && c.qk_norm && !c.whole_qk_norm);
     expect_same_again(scratch, &c);
     c = config_of(scratch, EXAONE4 ", \"sliding_window\": null}");
-    assert_true(config_kind(&c, 1)->rope == ROPE_HALVES && !config_has_window(&c));
+    assert_true(config_kind(&c, 1)->rope == ROPE_HALVES && config_max_window(&c) == 0);
     expect_same_again(scratch, &c);
 
     c = config_of(scratch, "{\"model_type\": \"glm4\", \"head_dim\": 16, " SIZES "}");

@@ -6,9 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-#define PROBE_CONTEXT 4096
-#define CONTEXT_MAX   ((double)INT32_MAX)
-#define BATCH_MAX     ((double)(1 << 20))
+// Behind a prompt the probe is as long as the longest window: tokens behind it cost the same, however many.
+#define PROBE_MIN   4096
+#define PROBE_MAX   (1 << 20)
+#define CONTEXT_MAX ((double)INT32_MAX)
+#define BATCH_MAX   ((double)(1 << 20))
 
 struct search {
     struct longest *longest;
@@ -25,7 +27,20 @@ static void set_extent(struct trial *trial, enum extent extent, size_t value)
     *(extent == EXTENT_BATCH ? &trial->batch : &trial->context) = unit * (units ? units : 1);
 }
 
-// The family's maximum extent by its lower bound and its host memory.
+// Tokens within the limit, by a line through the bound's bytes at its own tokens.
+static double tokens_within(const struct planned_step *bound, size_t limit, double per_token)
+{
+    return ((double)limit - (double)bound->peak_bytes) / per_token + (double)bound->tokens;
+}
+
+static size_t probe_context(const struct trial *trial)
+{
+    size_t window = config_max_window(&trial->config);
+    return trial->prompt + (window < PROBE_MIN ? PROBE_MIN : window < PROBE_MAX ? window : PROBE_MAX);
+}
+
+// The family's maximum extent by its lower bound and its host memory. The longer the context, the less the bound is
+// per token: below the probe's at least what it is there, above it what a further token adds.
 static bool bound_of(struct search *search, const struct family *family, double *max)
 {
     struct planned_step bound;
@@ -42,12 +57,14 @@ static bool bound_of(struct search *search, const struct family *family, double 
                search->extent == EXTENT_BATCH ? 0 : (double)trial->context * sequences / ranks - tokens + uneven,
            unit = search->extent == EXTENT_BATCH ? tokens / sequences / (double)trial->parallel.data
                                                  : sequences / ranks,
-           resident = (double)bound.peak_bytes - per_token * tokens;
+           within = tokens_within(&bound, search->limits.device_bytes, per_token);
     if (bound.why.code == STATUS_BAD_INPUT || bound.host_resident_bytes > search->limits.host_bytes)
         return true;
     *max = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
+    if (search->extent == EXTENT_CONTEXT)
+        within = fmax(within, tokens_within(&bound, search->limits.device_bytes, bound.further_bytes_per_token));
     if (per_token > 0)
-        *max = fmin(*max, (((double)search->limits.device_bytes - resident) / per_token + spared) / unit);
+        *max = fmin(*max, (within + spared) / unit);
     double host_resident = (double)bound.host_resident_bytes,
            host_per_token = ((double)bound.host_peak_bytes - host_resident) / tokens;
     if (host_per_token > 0)
@@ -120,7 +137,7 @@ bool longest_find(struct longest *longest, struct trial *trials, size_t count, c
     if (count && !(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(&trials[0], status))
         return false;
     for (size_t i = 0; i < count; i++)
-        set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT + trials[i].prompt);
+        set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : probe_context(&trials[i]));
     space_open(&space, trials, count, given);
     planned_memos_open(&search.memos);
     bool fine = search_all(&search, &space);

@@ -200,9 +200,14 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     if (trial->train.steps && !run_shapes(plan, &step.why))
         return step;
     size_t context = plan->setup.batch.context;
-    if (trial->method->lower_bound_bytes_per_token)
-        step.lower_bound_bytes_per_token =
-            trial->method->lower_bound_bytes_per_token(&plan->setup.model, trial->options, context);
+    if (trial->method->lower_bound_bytes_per_token) {
+        const struct model *model = &plan->setup.model;
+        double bytes = trial->method->lower_bound_bytes_per_token(model, trial->options, context);
+        step.lower_bound_bytes_per_token = step.further_bytes_per_token = bytes;
+        if (plan->bound && trial->method->exact)
+            step.further_bytes_per_token =
+                2 * trial->method->lower_bound_bytes_per_token(model, trial->options, 2 * context) - bytes;
+    }
     step.tokens = context * plan->setup.batch.batch;
     step.resident_bytes = device->arena.live_bytes;
     step.host_resident_bytes = device->host.live_bytes;
@@ -213,6 +218,8 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     step.peak_bytes = plan->bound ? step.lower_bound_bytes : device->arena.peak_bytes;
     memcpy(step.peak_by_category, device->arena.peak_by_category, sizeof step.peak_by_category);
     step.host_peak_bytes = device->host.peak_bytes;
+    if (plan->bound && config_max_window(&trial->config) > 0) // gradients that slide are fewer in smaller chunks
+        step.host_peak_bytes -= device->host.peak_by_category[CATEGORY_KV_GRADIENTS];
     step.seconds = plan->bound ? bound_s(device) : device_estimate_s(device);
     step.flops = device->counters.flops;
     return step;
@@ -302,6 +309,7 @@ static void bound_stages(struct plan *plan)
         mean->tokens = own.tokens;
         mean->seconds = fmax(mean->seconds, own.seconds);
         mean->lower_bound_bytes_per_token += own.lower_bound_bytes_per_token / (double)parallel->stage;
+        mean->further_bytes_per_token += own.further_bytes_per_token / (double)parallel->stage;
         mean->resident_bytes += own.resident_bytes;
         mean->host_resident_bytes += own.host_resident_bytes;
         mean->lower_bound_bytes += own.lower_bound_bytes;

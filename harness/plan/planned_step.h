@@ -12,6 +12,7 @@ struct planned_step {
     double flops;   // of all ranks
     // In a bound over several stages, the following are averages, which are the same however layers are divided.
     double lower_bound_bytes_per_token;
+    double further_bytes_per_token;             // in a bound: of a token beyond the context, up to twice as many
     size_t tokens;                              // of all rows of the step
     size_t resident_bytes, host_resident_bytes; // before the step
     size_t

@@ -26,7 +26,7 @@ static bool can_fit(const struct planner *planner, size_t f, const struct planne
 // hidden from a query.
 static bool may_be_masked(const struct trial *trial)
 {
-    return config_has_window(&trial->config) || trial->packing.count > 0 || trial->packing.mean > 0 ||
+    return config_max_window(&trial->config) > 0 || trial->packing.count > 0 || trial->packing.mean > 0 ||
            trial->group > 1 || trial->data.kind == DATA_BATCH;
 }
 

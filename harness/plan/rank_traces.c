@@ -29,7 +29,7 @@ static bool shares_alike(const struct trial *trial, size_t q, size_t other)
 {
     size_t ranks = trial->parallel.sequence, last = ranks - 1;
     return q == other || (ranks > SHARES_TRACED && q > 0 && other > 0 && q < last && other < last &&
-                          trial->context % (PIECES * ranks) == 0 && !config_has_window(&trial->config));
+                          trial->context % (PIECES * ranks) == 0 && config_max_window(&trial->config) == 0);
 }
 
 // Tells whether replicas have the same index in their nodes; the first node's sums are not added to others.

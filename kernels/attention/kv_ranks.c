@@ -67,12 +67,13 @@ struct carry carry_gather_take(struct model *model, const struct batch *batch, s
     return all;
 }
 
-struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer)
+struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer, size_t chunk)
 {
     enum brought brought = brought_by(model, batch, layer);
     size_t tokens = brought != BROUGHT_OWN ? batch->pieces.context : batch->context;
-    struct carry_size size = carry_size_of(batch, tokens, tokens);
-    struct carry gradients = {0};
+    struct carry_size size = carry_size_of(batch, tokens, chunk);
+    size.slides = !batch_is_shared(batch);
+    struct carry gradients = {.batch = batch->batch};
     if (brought == BROUGHT_HEADS) {
         const struct layer_kind *kind = config_kind(&model->config, layer);
         size_t cols = heads_here(model, kind->kv_heads) * kind->head_dim;

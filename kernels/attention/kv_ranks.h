@@ -12,13 +12,9 @@ struct carry carry_gather(struct model *model, const struct batch *batch, size_t
 void carry_gathered_free(struct model *model, const struct batch *batch, size_t layer, struct carry *gathered);
 // The same, but frees own; release with carry_free.
 struct carry carry_gather_take(struct model *model, const struct batch *batch, size_t layer, struct carry own);
-// Zeroed gradients of a layer's carry from carry_gather.
-struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer);
-// All gradients as one segment for a cell's backward.
-static inline struct carry_segment carry_segment_of(const struct batch *batch, struct carry gradients)
-{
-    return (struct carry_segment){.count = gradients.t[0].rows / batch->batch, .grad = gradients};
-}
+// Zeroed gradients of a layer's carry from carry_gather, for chunks of `chunk` tokens from the right: they slide,
+// if no ranks share the tokens.
+struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer, size_t chunk);
 // Sums the gradients over the ranks in their order and keeps those of this rank's own tokens, [n B]. True:
 // kv_project_backward must follow; false: the cells' backward has used them.
 bool carry_gradients_sum(struct model *model, const struct batch *batch, size_t layer, struct carry *gradients);

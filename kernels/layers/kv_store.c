@@ -49,9 +49,8 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, struct ca
         store->staged_grad[i] = staging_new(model, store, store->grad);
 }
 
-static void prefetch(struct device *device, struct carry staged, struct carry host, size_t row, size_t rows)
+static void prefetch(struct device *device, struct carry staged, struct carry host)
 {
-    staged = carry_rows(staged, row, rows), host = carry_rows(host, row, rows);
     for (size_t i = 0; i < CARRY_TENSORS; i++)
         if (host.t[i].rows > 0 && host.t[i].cols > 0)
             copy_in(device, staged.t[i], host.t[i]);
@@ -80,11 +79,20 @@ static struct carry staged_grad(const struct kv_store *store, size_t layer, size
 static void prefetch_kv(struct kv_store *store, size_t layer, size_t buffer, struct kv_prefix prefix)
 {
     struct carry staged = staged_kv(store, layer, buffer), host = store->kv[layer];
-    struct device *device = store->model->device;
-    if (!host.border)
-        prefetch(device, staged, host, 0, prefix.projects ? 0 : prefix.kv);
-    else if (prefix.start > 0)
-        prefetch(device, staged, host, prefix.start - host.border, host.border);
+    size_t row = 0, rows = prefix.projects ? 0 : prefix.kv;
+    if (host.border && prefix.start == 0)
+        return;
+    if (host.border)
+        row = prefix.start - host.border, rows = host.border;
+    prefetch(store->model->device, carry_rows(staged, row, rows), carry_rows(host, row, rows));
+}
+
+static void prefetch_gradients(struct kv_store *store, size_t layer, size_t buffer, struct kv_prefix prefix)
+{
+    struct carry staged = staged_grad(store, layer, buffer), host = store->grad[layer];
+    bool slides = host.own > 0;
+    prefetch(store->model->device, slides ? carry_moved(staged, prefix.start) : carry_rows(staged, 0, prefix.grad),
+             slides ? carry_alive(host, prefix.start + host.own) : carry_rows(host, 0, prefix.grad));
 }
 
 void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix)
@@ -93,7 +101,7 @@ void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix pr
     if (store->place == PLACE_HOST)
         prefetch_kv(store, layer, i, prefix);
     if (is_offloaded(store->grad[layer]) && !prefix.fresh)
-        prefetch(store->model->device, staged_grad(store, layer, i), store->grad[layer], 0, prefix.grad);
+        prefetch_gradients(store, layer, i, prefix);
     double_buffer_prefetch_end(&store->buffers);
 }
 
@@ -108,14 +116,16 @@ struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv
 {
     double_buffer_acquire(&store->buffers);
     struct kv_layer got = acquired(store, layer);
-    if (is_offloaded(store->grad[layer]) && prefix.fresh && prefix.grad)
-        carry_zero(store->model, carry_rows(got.grad, 0, prefix.grad));
+    bool offloaded = is_offloaded(store->grad[layer]);
+    if (offloaded && prefix.fresh && prefix.grad)
+        carry_zero(store->model, got.grad.own ? got.grad : carry_rows(got.grad, 0, prefix.grad));
+    else if (!prefix.fresh && prefix.grad && got.grad.own)
+        (offloaded ? carry_zero_new : carry_slide)(store->model, got.grad, prefix.start);
     return got;
 }
 
-static void offload(struct kv_store *store, struct carry host, struct carry staged, size_t row, size_t rows)
+static void offload(struct kv_store *store, struct carry host, struct carry staged)
 {
-    staged = carry_rows(staged, row, rows), host = carry_rows(host, row, rows);
     for (size_t i = 0; i < CARRY_TENSORS; i++)
         if (host.t[i].rows > 0 && host.t[i].cols > 0)
             double_buffer_offload(&store->buffers, host.t[i], staged.t[i]);
@@ -124,13 +134,15 @@ static void offload(struct kv_store *store, struct carry host, struct carry stag
 void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows)
 {
     if (store->place == PLACE_HOST)
-        offload(store, store->kv[layer], acquired(store, layer).kv, row, rows);
+        offload(store, carry_rows(store->kv[layer], row, rows), carry_rows(acquired(store, layer).kv, row, rows));
 }
 
 void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows)
 {
-    if (is_offloaded(store->grad[layer]))
-        offload(store, store->grad[layer], acquired(store, layer).grad, 0, rows);
+    struct carry host = store->grad[layer], staged = acquired(store, layer).grad;
+    if (is_offloaded(host))
+        offload(store, host.own ? carry_alive(host, rows) : carry_rows(host, 0, rows),
+                host.own ? carry_alive(staged, rows) : carry_rows(staged, 0, rows));
 }
 
 void kv_store_close(struct kv_store *store)

@@ -31,14 +31,15 @@ struct kv_layer {
 // The carries of layers [first, end). Release with kv_store_close.
 void kv_store_open(struct kv_store *store, struct model *model, size_t first, size_t end, enum place place,
                    struct carry_size size);
-// And their gradients; on the device, where those of states are in any case, they are 0.
+// And their gradients; on the device, where those of states are in any case, they are 0. Sliding ones follow the
+// chunk for which a layer is acquired.
 void kv_store_open_gradients(struct kv_store *store, enum place place, struct carry_size size);
 // A layer is acquired next: while the one before it, which has been acquired, is used; nothing is read or offloaded
 // any more of the one before that.
 void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix);
 struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv_prefix prefix);
 // Rows [row, row + rows) of tokens of the layer acquired last have been written; and the gradients of its first
-// rows.
+// rows, of sliding ones those that are alive.
 void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows);
 void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows);
 void kv_store_close(struct kv_store *store);

@@ -402,9 +402,11 @@ static void project_backward(struct cell_at at, struct tensor x, struct carry gr
 
 static struct carry_shape carry(const struct model *model, size_t layer)
 {
-    size_t cols = kv_cols(kind_of(model, layer));
+    const struct layer_kind *kind = kind_of(model, layer);
+    size_t cols = kv_cols(kind);
     enum dtype dtype = model->device->ops->dtype, grad = model->kv_gradient_dtype;
-    return (struct carry_shape){{{cols, cols}, {dtype, dtype}}, {{cols, cols}, {grad, grad}}, 0};
+    return (struct carry_shape){
+        .value = {{cols, cols}, {dtype, dtype}}, .grad = {{cols, cols}, {grad, grad}}, .window = kind->window};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)

@@ -1018,7 +1018,8 @@ static struct carry_shape carry(const struct model *model, size_t layer)
     size_t state = kind.heads * kind.head_dim * kind.value_dim, tail = TAIL * conv_cols(&kind);
     enum dtype dtype = model->device->ops->dtype, sums = dtype_statistic(dtype);
     size_t transition = kind.heads * kind.head_dim * kind.head_dim;
-    return (struct carry_shape){{{state, tail}, {sums, dtype}}, {{state, tail}, {sums, sums}}, transition};
+    return (struct carry_shape){
+        .value = {{state, tail}, {sums, dtype}}, .grad = {{state, tail}, {sums, sums}}, .transition = transition};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)

@@ -930,8 +930,8 @@ static struct carry_shape carry_shape(const struct model *model, size_t layer)
 {
     const struct layer_kind *kind = kind_of(model, layer);
     enum dtype dtype = model->device->ops->dtype, grad = model->kv_gradient_dtype;
-    return (struct carry_shape){
-        {{kind->kv_rank, kind->rotary}, {dtype, dtype}}, {{kind->kv_rank, kind->rotary}, {grad, grad}}, 0};
+    return (struct carry_shape){.value = {{kind->kv_rank, kind->rotary}, {dtype, dtype}},
+                                .grad = {{kind->kv_rank, kind->rotary}, {grad, grad}}};
 }
 
 static struct pair_shape outputs(const struct model *model, size_t layer)

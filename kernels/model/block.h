@@ -40,6 +40,7 @@ struct pair_shape {
 struct carry_shape {
     struct pair_shape value, grad;
     size_t transition; // columns of what a state's gradient is multiplied by to pass tokens, of grad's dtype
+    size_t window;     // a token's cell reads the carry of this many tokens, the last its own; 0: all before it
 };
 
 // Properties of both kinds of block.

@@ -62,9 +62,12 @@ struct carry carry_gradient_new(struct model *model, size_t layer, enum place pl
 {
     bool at_borders = mixer_of(model, layer)->at_borders;
     struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
-    struct carry carry = {.border = at_borders ? SIZE_MAX : 0, .batch = size.batch};
-    new_as(model, carry.t, at_borders ? PLACE_DEVICE : place, shape.grad,
-           (at_borders ? 1 : size.tokens) * size.batch, CATEGORY_KV_GRADIENTS);
+    size_t tokens = at_borders ? 1 : size.tokens, seen = shape.window + size.chunk - 1;
+    bool slides = size.slides && shape.window > 0 && seen < tokens && !size.prompts;
+    struct carry carry = {
+        .border = at_borders ? SIZE_MAX : 0, .batch = size.batch, .own = slides ? size.chunk * size.batch : 0};
+    new_as(model, carry.t, at_borders ? PLACE_DEVICE : place, shape.grad, (slides ? seen : tokens) * size.batch,
+           CATEGORY_KV_GRADIENTS);
     if (at_borders && size.prompts)
         new_as(model, carry.base, PLACE_DEVICE, shape.grad, size.batch, CATEGORY_KV_GRADIENTS);
     return carry;
@@ -128,4 +131,59 @@ struct carry_gap carry_gap_at(struct carry carry, size_t start)
                               .rows = (draw->chunks.items[right] - first) * carry.border,
                               .transition = tensor_rows(carry.transition, row, carry.batch),
                               .base_transition = tensor_rows(carry.base_transition, row, carry.batch)};
+}
+
+// Sliding gradients' first row of the chunk's own; and how many of the rows before it the chunk at row `start`
+// sees.
+static size_t first_own(struct carry gradients)
+{
+    return gradients.t[0].rows - gradients.own;
+}
+static size_t seen(struct carry gradients, size_t start)
+{
+    return start < first_own(gradients) ? start : first_own(gradients);
+}
+
+struct carry_segment carry_segment_of(struct carry gradients, struct span chunk)
+{
+    size_t B = gradients.batch, rows = gradients.own ? seen(gradients, chunk.start * B) : 0;
+    if (!gradients.own)
+        return (struct carry_segment){.count = gradients.t[0].rows / B, .grad = gradients};
+    return (struct carry_segment){.start = chunk.start - rows / B,
+                                  .count = rows / B + chunk.count,
+                                  .grad =
+                                      carry_rows(gradients, first_own(gradients) - rows, rows + chunk.count * B)};
+}
+
+struct carry carry_alive(struct carry gradients, size_t start)
+{
+    size_t rows = seen(gradients, start);
+    return carry_rows(gradients, first_own(gradients) - rows, rows);
+}
+
+struct carry carry_moved(struct carry gradients, size_t start)
+{
+    size_t rows = seen(gradients, start + gradients.own);
+    return carry_rows(gradients, gradients.t[0].rows - rows, rows);
+}
+
+void carry_zero_new(struct model *model, struct carry gradients, size_t start)
+{
+    size_t first = first_own(gradients) - seen(gradients, start);
+    size_t end = gradients.t[0].rows - seen(gradients, start + gradients.own);
+    carry_zero(model, carry_rows(gradients, first, end - first));
+}
+
+void carry_slide(struct model *model, struct carry gradients, size_t start)
+{
+    if (!gradients.own)
+        return;
+    struct carry from = carry_alive(gradients, start + gradients.own), to = carry_moved(gradients, start);
+    for (size_t i = 0; i < CARRY_TENSORS; i++) // from the right, in pieces that do not overlap their places
+        for (size_t end = from.t[i].rows, count; end > 0; end -= count) {
+            count = end < gradients.own ? end : gradients.own;
+            op_copy(model->device, tensor_rows(to.t[i], end - count, count),
+                    tensor_rows(from.t[i], end - count, count));
+        }
+    carry_zero_new(model, gradients, start);
 }

@@ -30,19 +30,27 @@ struct carry {
     const struct carry_draw *draw; // states at the left borders of its chunks alone; NULL: of every chunk
     // Transitions of gaps, [gaps * B, transition], unless it cuts, and, if bases are there, of these.
     struct tensor transition, base_transition;
+    // Gradients that slide: rows of a chunk's own keys, the last ones, behind those of the keys to its left that
+    // its queries see; 0: each row of tokens has one.
+    size_t own;
 };
 // Tokens per sequence, sequences, tokens per chunk, whether sequences have prompts, and what struct carry says.
 struct carry_size {
     size_t tokens, batch, chunk;
     bool prompts;
     const struct carry_draw *draw;
+    // Chunks run from the right, and a chunk's gradients are spent when it is done: those of a layer with a window
+    // slide.
+    bool slides;
 };
 static inline struct carry_size carry_size_of(const struct batch *batch, size_t tokens, size_t chunk)
 {
-    return (struct carry_size){tokens, batch->batch, chunk, batch->prefixes != NULL, NULL};
+    return (struct carry_size){
+        .tokens = tokens, .batch = batch->batch, .chunk = chunk, .prompts = batch->prefixes != NULL};
 }
 // The layer's carry of `size`, and its gradient; a state has one gradient, that of the border reached, which is on
-// the device, as bases are. Not zeroed; out of memory is in the device's status. Release with carry_free.
+// the device, as bases are; sliding ones have min(tokens, window - 1 + chunk) rows per sequence. Not zeroed; out of
+// memory is in the device's status. Release with carry_free.
 struct carry carry_new(struct model *model, size_t layer, enum place place, struct carry_size size);
 struct carry carry_gradient_new(struct model *model, size_t layer, enum place place, struct carry_size size);
 // Tensors as wide as the carry's, for rows of tokens.
@@ -75,6 +83,17 @@ struct carry_segment {
     // place.
     double factor;
 };
+// The gradients that a chunk's backward adds to, as one segment: those of all tokens, or sliding ones of the keys
+// that the chunk sees. Borrowed.
+struct carry_segment carry_segment_of(struct carry gradients, struct span chunk);
+// The chunk at row `start` of tokens is next, and the one to its right is done: moves the sliding gradients that
+// are kept, and zeroes those of the other keys that the chunk sees. Others stay as they are.
+void carry_slide(struct model *model, struct carry gradients, size_t start);
+// Its parts, for copies through the host: rows of the keys left of `start` that the chunk there sees; where the
+// chunk at `start` has those that the one to its right kept; and the zeros. Borrowed.
+struct carry carry_alive(struct carry gradients, size_t start);
+struct carry carry_moved(struct carry gradients, size_t start);
+void carry_zero_new(struct model *model, struct carry gradients, size_t start);
 
 // A cell: a layer and a chunk of the batch's own tokens.
 struct cell_at {

@@ -283,12 +283,12 @@ bool config_has_kind(const struct config *c, size_t kind)
     return found;
 }
 
-bool config_has_window(const struct config *c)
+size_t config_max_window(const struct config *c)
 {
-    bool found = false;
-    for (size_t l = 0; l < c->layers && !found; l++)
-        found = config_kind(c, l)->window > 0;
-    return found;
+    size_t max = 0;
+    for (size_t l = 0; l < c->layers; l++)
+        max = config_kind(c, l)->window > max ? config_kind(c, l)->window : max;
+    return max;
 }
 
 void config_add_window(struct config *c, size_t window, double local_rope_theta)

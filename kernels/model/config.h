@@ -104,8 +104,8 @@ bool config_check_number(const char *name, double value, bool positive, struct s
 bool config_check_scores(const struct layer_kind *kind, struct status *status);
 // Whether a layer is of this kind.
 bool config_has_kind(const struct config *config, size_t kind);
-// Whether a layer has a window.
-bool config_has_window(const struct config *config);
+// The longest window of the layers that have one; 0: none has.
+size_t config_max_window(const struct config *config);
 // Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
 // kind 1 are then what those of kind 0 were.
 void config_add_window(struct config *config, size_t window, double local_rope_theta);

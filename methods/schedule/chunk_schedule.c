@@ -69,28 +69,33 @@ static double carry_kept(const struct model *model, size_t l, size_t chunk, doub
 }
 
 // And of its gradients.
-static double layer_kept(const struct model *model, size_t l, size_t chunk, double reached, double sampled)
+static double gradient_kept(const struct model *model, size_t l, const struct chunk_schedule *schedule,
+                            double sampled)
 {
-    return carry_kept(model, l, chunk, reached, sampled) + cost_carry_gradient(model, l) * sampled;
+    return schedule->whole ? cost_sliding_gradient(model, l, schedule->chunks.context)
+                           : cost_carry_gradient(model, l) * sampled;
 }
 
-static struct segment_cost cost_of(const struct model *model, size_t chunk, double reached, double sampled)
+// With a first pass over `reached` of the tokens.
+static struct segment_cost cost_of(const struct model *model, const struct chunk_schedule *schedule, size_t chunk,
+                                   double reached, double sampled)
 {
     const struct ranks *ranks = &model->ranks;
     // The gradient replaces the highest segment's input.
     struct segment_cost cost = {.input = cost_hidden(model) * reached, .below = cost_hidden(model) * reached};
     for (size_t l = ranks->first_layer; l < ranks->end_layer; l++)
-        cost.layer += layer_kept(model, l, chunk, reached, sampled);
+        cost.layer += carry_kept(model, l, chunk, reached, sampled) + gradient_kept(model, l, schedule, sampled);
     cost.layer /= (double)(ranks->end_layer - ranks->first_layer);
     return cost;
 }
 
 // The segments of the rank's layers.
-static struct segments rank_segments(const struct model *model, const struct chunk_options *options, double share)
+static struct segments rank_segments(const struct model *model, const struct chunk_options *options,
+                                     const struct chunk_schedule *schedule)
 {
     const struct ranks *ranks = &model->ranks;
     struct segments segments = segments_of(&options->segments, ranks->end_layer - ranks->first_layer,
-                                           cost_of(model, options->chunk, 1, share));
+                                           cost_of(model, schedule, options->chunk, 1, schedule->share));
     for (size_t s = 0; s < segments.count; s++) {
         segments.items[s].first += ranks->first_layer;
         segments.items[s].end += ranks->first_layer;
@@ -138,7 +143,7 @@ static void state_open(struct state *state, struct step *step, const struct chun
     state->reached = reached_of(schedule);
     state->sampled = sampled_of(schedule);
     state->needed = state->all ? schedule->chunks.count : state->reached;
-    state->segments = rank_segments(step->model, options, schedule->share);
+    state->segments = rank_segments(step->model, options, schedule);
     state->x = calloc(state->segments.count, sizeof *state->x);
     state->key_segments = calloc(count + 1, sizeof *state->key_segments);
     CHECK(state->segments.items && state->x && state->key_segments);
@@ -357,16 +362,6 @@ static void list_key_segments(struct state *state)
     }
 }
 
-// Number of these segments that chunk j reads; one, of all keys up to its end, if all have gradients.
-static size_t key_segments_read(struct state *state, size_t j)
-{
-    const struct chunk_schedule *schedule = state->schedule;
-    struct span span = chunk_span(schedule->chunks, schedule->drawn.items[j]);
-    if (schedule->whole)
-        state->key_segments[0] = (struct carry_segment){.start = 0, .count = span.start + span.count};
-    return schedule->whole ? 1 : j + 1;
-}
-
 // Scales the gradients that chunks to the right added to the keys of chunk j, before it adds its own. A state's
 // gradient passes through the chunk as it is: its factor applies where it enters the chunk's tokens.
 static void scale(struct state *state, struct segment segment, size_t j)
@@ -437,12 +432,13 @@ static void run_backward(struct state *state, size_t s)
     size_t B = state->step->batch->batch;
     if (schedule->drawn.count) {
         // With all chunks drawn, every chunk reads and writes all of them; those of a few stay on the device.
-        kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE,
-                                size_of(state, state->sampled));
+        struct carry_size size = size_of(state, state->sampled);
+        size.slides = schedule->whole;
+        kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE, size);
     }
     list_key_segments(state);
     for (size_t j = schedule->drawn.count; j-- > 0;) {
-        size_t c = schedule->drawn.items[j], key_segment_count = key_segments_read(state, j);
+        size_t c = schedule->drawn.items[j];
         struct span chunk = chunk_span(schedule->chunks, c);
         double factor = schedule->loss_factor ? schedule->loss_factor[j] : 1;
         scale(state, segment, j);
@@ -453,8 +449,9 @@ static void run_backward(struct state *state, size_t s)
                                   .next = next_of_schedule(state, s, j),
                                   .first = j + 1 == schedule->drawn.count,
                                   .last = j == 0,
+                                  .whole = schedule->whole,
                                   .key_segments = state->key_segments,
-                                  .key_segment_count = key_segment_count,
+                                  .key_segment_count = schedule->whole ? 1 : j + 1,
                                   .weights = {state->all ? 1 : factor, factor, state->deferred},
                                   .x = chunk_rows(state->x[s], chunk, B),
                                   .grad = chunk_rows(state->x[state->segments.count - 1], chunk, B)};
@@ -509,24 +506,23 @@ void chunk_schedule_run(struct step *step, const struct chunk_schedule *schedule
 double chunk_schedule_kept(const struct model *model, const struct chunk_options *options,
                            const struct chunk_schedule *schedule)
 {
-    struct segments segments = rank_segments(model, options, schedule->share);
+    struct segments segments = rank_segments(model, options, schedule);
     // With all losses only the highest segment covers all chunks: a bound for several segments uses the others'
     // part.
     size_t chunks = schedule->all_losses && segments.count == 1 ? schedule->chunks.count : reached_of(schedule);
     double context = (double)tokens_of(schedule, schedule->chunks.count),
            reached = (double)tokens_of(schedule, chunks) / context,
            sampled = (double)sampled_of(schedule) / context;
-    struct segment_cost cost = cost_of(model, options->chunk, reached, sampled);
+    struct segment_cost cost = cost_of(model, schedule, options->chunk, reached, sampled);
     double others = cost_input(model) * sampled + (model->lowest_trained > 0 ? cost_hidden(model) * reached : 0);
     double *layers = calloc(model->config.layers, sizeof *layers), buffer = 0;
     CHECK(layers);
     bool offload = options->offload & OFFLOAD_KV;
     for (size_t l = 0; l < model->config.layers; l++) {
-        double gradient = cost_carry_gradient(model, l),
-               buffered = carry_kept(model, l, options->chunk, reached, sampled) + (schedule->whole ? gradient : 0);
-        layers[l] = !offload          ? layer_kept(model, l, options->chunk, reached, sampled)
-                    : schedule->whole ? 0
-                                      : gradient * sampled;
+        double carry = carry_kept(model, l, options->chunk, reached, sampled),
+               gradient = gradient_kept(model, l, schedule, sampled),
+               buffered = carry + (schedule->whole ? gradient : 0);
+        layers[l] = !offload ? carry + gradient : schedule->whole ? 0 : gradient;
         buffer = offload && buffered > buffer ? buffered : buffer;
     }
     cost.several = buffer;

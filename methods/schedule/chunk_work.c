@@ -41,7 +41,8 @@ static struct kv_prefix prefix_downward(const struct chunk_work *work, size_t ba
 {
     size_t start = work->chunk.start * batch;
     struct kv_prefix prefix = {start, .kv = start + work->chunk.count * batch, .fresh = work->first};
-    for (size_t i = 0; i < work->key_segment_count; i++)
+    prefix.grad = work->whole ? prefix.kv : 0;
+    for (size_t i = 0; !work->whole && i < work->key_segment_count; i++)
         prefix.grad += work->key_segments[i].count * batch;
     return prefix;
 }
@@ -54,7 +55,9 @@ static struct carry acquire_kv_downward(const struct chunk_work *work, size_t l,
     if (l > work->segment.first)
         kv_store_prefetch(work->kv, l - 1, prefix);
     struct kv_layer layer = kv_store_acquire(work->kv, l, prefix);
-    for (size_t i = 0; i < work->key_segment_count; i++) {
+    if (work->whole)
+        work->key_segments[0] = carry_segment_of(layer.grad, work->chunk);
+    for (size_t i = 0; !work->whole && i < work->key_segment_count; i++) {
         struct carry_segment *segment = &work->key_segments[i];
         segment->grad = carry_rows(layer.grad, row, segment->count * batch);
         row += segment->count * batch;

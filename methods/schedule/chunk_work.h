@@ -50,7 +50,8 @@ struct chunk_work {
     bool first, last;    // no chunk of the segment runs before, after it
     struct chunk_next next;
     // The tokens whose carries take gradients, contiguous in kv; the last segment is the chunk's own. Their tensors
-    // are set layer by layer.
+    // are set layer by layer; whole: all up to the chunk's end, in one segment, which is set layer by layer.
+    bool whole;
     struct carry_segment *key_segments;
     size_t key_segment_count;
     struct loss_weights weights;

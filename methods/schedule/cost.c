@@ -40,6 +40,12 @@ double cost_carry_gradient(const struct model *model, size_t layer)
     const struct mixer *mixer = mixer_of(model, layer);
     return mixer->at_borders ? 0 : pair_bytes(mixer->carry(model, layer).grad);
 }
+double cost_sliding_gradient(const struct model *model, size_t layer, size_t context)
+{
+    size_t window = mixer_of(model, layer)->carry(model, layer).window;
+    bool slides = window > 0 && window < context && model->ranks.sequence.size == 1;
+    return cost_carry_gradient(model, layer) * (slides ? (double)window / (double)context : 1);
+}
 // Minimum number of ranks whose keys and values of a layer are resident at once.
 static double ranks_at_once(const struct model *model, size_t layer)
 {
@@ -52,12 +58,12 @@ static double ranks_at_once(const struct model *model, size_t layer)
            : heads < ranks                          ? ranks / heads
                                                     : 1;
 }
-double cost_layer_carry(const struct model *model, size_t chunk, bool gradient)
+double cost_layer_carry(const struct model *model, size_t chunk, size_t context)
 {
     double min = INFINITY;
     for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
         size_t border = cell_is_whole(model, l) ? 0 : chunk; // a whole cell's states stay within
-        double bytes = cost_carry(model, l, border) + (gradient ? cost_carry_gradient(model, l) : 0);
+        double bytes = cost_carry(model, l, border) + (context ? cost_sliding_gradient(model, l, context) : 0);
         min = fmin(min, bytes * ranks_at_once(model, l));
     }
     return min;

@@ -131,7 +131,7 @@ static struct carry_shape carry(const struct model *model, size_t layer)
 {
     struct pair_shape state = outputs(model, layer), grad = state;
     grad.dtype[0] = model->kv_gradient_dtype;
-    return (struct carry_shape){state, grad, 0};
+    return (struct carry_shape){.value = state, .grad = grad};
 }
 
 static double kept_bytes(const struct model *model, size_t layer)
