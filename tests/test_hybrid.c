@@ -353,28 +353,40 @@ static void samples_are_unbiased(void **state)
             }
 }
 
-// Of five chunks the first, third and last are drawn: to carry gradients takes a transition of each chunk between,
-// and of the third, in whose backward alone something passes times a factor.
+static struct taken take_drawn(struct fixture *f, const char *chunks, const char *further)
+{
+    const struct method *spaco = method_find("spaco");
+    void *options = fixture_options(spaco, "chunk=64 sampler=fixed drawn_chunks=%s %s", chunks, further);
+    struct taken taken = take_step(f, spaco, options);
+    options_free(&spaco->options, options);
+    return taken;
+}
+
+// If of five chunks the first, third and last are drawn, to carry gradients takes a transition of each chunk
+// between, and of the third, in whose backward alone something passes times a factor. There are two states, but
+// three if the second is drawn in place of the first, to whose left there is none.
 static void a_passage_costs_transitions(void **state)
 {
     (void)state;
-    for (size_t segments = 1; segments < 4; segments++) {
-        double flops[2];
-        struct fixture f = fixture_of(0, 5 * 64, "plan-cpu");
-        fixture_open(&f);
-        const struct layer_kind *k = &f.config.kinds[CONFIG_DELTA];
-        for (size_t i = 0; i < 2; i++) {
-            void *options = fixture_options(method_find("spaco"),
-                                            "chunk=64 sampler=fixed drawn_chunks=0,2,4 segments=%zu state=%s",
-                                            segments, i ? "carry" : "cut");
-            flops[i] = take_step(&f, method_find("spaco"), options).counters.flops;
-            options_free(&method_find("spaco")->options, options);
-        }
-        double K = (double)k->head_dim, V = (double)k->value_dim, H = (double)k->heads,
-               transition = 64 * 63 * 2 * K + 4 * 64 * K * K, passed = 2 * K * K * V;
-        assert_true(flops[1] - flops[0] == 3 * (double)f.batch_size * H * 3 * (transition + passed));
-        fixture_close(&f);
+    static const char *const segments[] = {"segments=1", "segments=2", "segments=3"};
+    struct fixture f = fixture_of(0, 5 * 64, "plan-cpu");
+    fixture_open(&f);
+    const struct layer_kind *k = &f.config.kinds[CONFIG_DELTA];
+    double K = (double)k->head_dim, V = (double)k->value_dim, H = (double)k->heads,
+           layers = 3 * (double)f.batch_size, transition = 64 * 63 * 2 * K + 4 * 64 * K * K, passed = 2 * K * K * V;
+    for (size_t i = 0; i < COUNT(segments); i++) {
+        char cut[32];
+        snprintf(cut, sizeof cut, "%s state=cut", segments[i]);
+        double flops = take_drawn(&f, "0,2,4", segments[i]).counters.flops;
+        assert_true(flops - take_drawn(&f, "0,2,4", cut).counters.flops == layers * H * 3 * (transition + passed));
     }
+    const size_t *kept = &f.device->arena.peak_by_category[CATEGORY_KV_CACHE];
+    take_drawn(&f, "0,2,4", "state=cut");
+    double two = (double)*kept, rows = 2 * (double)k->kv_heads * K + H * V;
+    take_drawn(&f, "1,2,4", "state=cut");
+    double state_bytes = layers * (H * K * V + 3 * rows) * sizeof(double);
+    assert_true(fabs((double)*kept - two - state_bytes) < 6 * ARENA_ALIGNMENT); // of two tensors in three layers
+    fixture_close(&f);
 }
 
 // A model without states has no passage to choose.

@@ -90,7 +90,9 @@ static void compare_methods(struct fixture *f, struct memo *memo)
                                         "chunk=7 budget=3 keep=all head_chunk=5",
                                         "chunk=64 attention=kept loss=all budget=1",
                                         "chunk=2 budget=4 sampler=bernoulli loss=all",
-                                        "chunk=2 budget=4 sampler=bernoulli sampler_seed=3 state=cut"};
+                                        "chunk=2 budget=4 sampler=bernoulli sampler_seed=3 state=cut",
+                                        "chunk=2 sampler=fixed drawn_chunks=1,2",
+                                        "chunk=2 sampler=fixed drawn_chunks=1,3"};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         for (const struct method *const *m = methods; *m; m++) {
             void *options = fixture_options(*m, "%s", asked[i]);
