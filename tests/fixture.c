@@ -135,8 +135,10 @@ void fixture_set_delta(struct config *config, unsigned layers)
         config->kind_of[l] = layers >> l & 1 ? CONFIG_DELTA : config->kind_of[l];
 }
 
-static struct layer_kind latent_kind(const struct config *c)
+// Whose keys have no norm: none of the model's have.
+static struct layer_kind latent_kind(struct config *c)
 {
+    c->qk_norm = false;
     return (struct layer_kind){.mixer = fixture_mixer("latent"),
                                .mlp = c->kinds[0].mlp,
                                .heads = 4,

@@ -135,10 +135,12 @@ static const struct setting settings[] = {
      "'40%'"},
 };
 
-// Host bytes do not depend on the candidate; with ranks a bound has their average.
+// Host bytes do not depend on the candidate, but where gradients of windows slide; with ranks a bound has their
+// average.
 static bool bounds_host(const struct family *family, size_t bound_bytes, size_t bytes)
 {
-    return trial_ranks(family->trial) > 1 ? bound_bytes <= bytes : bound_bytes == bytes;
+    bool below = trial_ranks(family->trial) > 1 || config_max_window(&family->trial->config) > 0;
+    return below ? bound_bytes <= bytes : bound_bytes == bytes;
 }
 
 // All candidates of a space, planned without limits.

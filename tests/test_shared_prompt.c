@@ -134,7 +134,7 @@ static void choose_model(struct fixture *f, size_t index)
 {
     static const size_t windows[] = {0, 0, 3, 11, 6};
     fixture_set_windows(&f->config, windows[index % COUNT(windows)], index % 4 == 3);
-    f->config.qk_norm = index % 3 == 2 && index % 5 != 3; // latents take none
+    f->config.qk_norm = index % 3 == 2;
     if (index % 5 == 4)
         fixture_set_delta(&f->config, index % 2 ? 3 : 6);
     if (index % 5 == 3)
