@@ -32,6 +32,26 @@ static void a_rate_names_its_flops(void **state)
     }
 }
 
+// Keys and values are made of latents a block of keys at a time.
+static void smaller_blocks_of_latents_are_more(void **state)
+{
+    (void)state;
+    double launches[2];
+    for (size_t i = 0; i < 2; i++) {
+        char *json;
+        assert_true(
+            asprintf(&json,
+                     "{'model': {'preset': 'tiny', 'kv_rank': 16, 'rotary': 8, 'value_dim': 16}, 'context': "
+                     "2000, 'device': 'plan-cpu', 'method': 'checkpoint', 'latent_block': %d}",
+                     i ? 64 : 2000) > 0);
+        json_t *record = record_of(json);
+        launches[i] = number(record, "launches");
+        json_decref(record);
+        free(json);
+    }
+    assert_true(launches[1] > launches[0]);
+}
+
 // By measured rates the range is the profile's own, by scaled ones wider, but not what tells two steps apart.
 static void the_range_of_estimates_is_that_of_its_rates(void **state)
 {
@@ -218,6 +238,7 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rate_names_its_flops),
+        cmocka_unit_test(smaller_blocks_of_latents_are_more),
         cmocka_unit_test(where_the_time_goes_adds_up),
         cmocka_unit_test(the_range_of_estimates_is_that_of_its_rates),
         cmocka_unit_test(an_estimate_says_that_it_is_one),

@@ -54,7 +54,7 @@ static void ids_stay_what_they_were(void **state)
                "dtype':'f32',"
                "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'interconnect':null,'kv_"
                "gradient_dtype':'f32','"
-               "labels':null,"
+               "labels':null,'latent_block':4096,"
                "'limits':{'host_memory':null,'memory':null},'lora':null,"
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
                "'max_seconds':60.0,'"

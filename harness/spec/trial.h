@@ -119,6 +119,7 @@ struct trial {
     bool tf32;                         // f32 GEMM may round its factors to TF32
     bool whole_attention;              // attention's backward may run at once instead of in blocks
     size_t attention_queries;          // maximum per block of attention's backward
+    size_t latent_block;               // maximum of keys that latent attention projects at once
     bool whole_keys;                   // attention's forward runs over all keys at once instead of in ranges
     bool unfused;                      // keeps memory passes that fused kernels avoid
     char *gemm_algorithms;             // a file of a card's fastest ones; NULL: the library's first choice

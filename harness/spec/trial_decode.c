@@ -307,6 +307,20 @@ static bool check_node(const struct trial *trial, const struct trial_fields *fie
     return true;
 }
 
+static bool check_latent(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    bool latent = false;
+    for (size_t l = 0; l < trial->config.layers; l++)
+        latent |= config_kind(&trial->config, l)->mixer == MIXER_LATENT;
+    if (!latent && trial->latent_block != LATENT_BLOCK)
+        return json_field_fail(trial_field(fields, "latent_block"), status,
+                               "applies to latent attention, which no layer of the model has; leave this out");
+    return !latent || !trial->kv_gradient_stochastic ||
+           json_field_fail(trial_field(fields, "kv_gradient_dtype"), status,
+                           "latent attention sums its gradients in products, which round to nearest; give "
+                           "\"bf16\" or \"f32\"");
+}
+
 static bool check_together(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     if (trial->train.steps && !check_train(trial, fields, status))
@@ -326,12 +340,8 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
             trial_field(fields, "kv_gradient_dtype"), status,
             "\"" BF16_STOCHASTIC
             "\" needs \"sequence\" 1: the sum over ranks rounds to nearest; give \"bf16\" or \"f32\"");
-    for (size_t l = 0; trial->kv_gradient_stochastic && l < trial->config.layers; l++) {
-        if (config_kind(&trial->config, l)->kv_rank > 0)
-            return json_field_fail(trial_field(fields, "kv_gradient_dtype"), status,
-                                   "latent attention sums its gradients in products, which round to nearest; give "
-                                   "\"bf16\" or \"f32\"");
-    }
+    if (!check_latent(trial, fields, status))
+        return false;
     struct status why = {0};
     if (trial->interconnect && !interconnect_reach(trial->interconnect, trial_ranks(trial), &why))
         return json_field_fail(trial_field(fields, "interconnect"), status, "%s", why.message);

@@ -69,6 +69,7 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
                                               .optimizer_place = options->optimizer_place,
                                               .kv_gradient_dtype = options->kv_gradient_dtype,
                                               .kv_gradient_stochastic = options->kv_gradient_stochastic,
+                                              .latent_block = options->latent_block,
                                               .seed = trial->seed,
                                               .gradient_dtype = options->gradient_dtype,
                                               .optimizer = options->optimizer,

@@ -20,6 +20,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .tf32 = trial->tf32,
         .whole_attention = trial->whole_attention,
         .attention_queries = trial->attention_queries,
+        .latent_block = trial->latent_block,
         .whole_keys = trial->whole_keys,
         .unfused = trial->unfused,
         .gemm_algorithms = trial->gemm_algorithms,

@@ -12,7 +12,7 @@ struct setup_options {
     const struct optimizer *optimizer;
     const void *optimizer_options;
     bool deterministic, tf32, whole_attention, whole_keys, unfused;
-    size_t attention_queries;
+    size_t attention_queries, latent_block;
     const char *gemm_algorithms; // borrowed
     unsigned reverse_sums;       // of struct device, from the first pass on
     bool apart;                  // each sequence of a group runs with its own copy of the prompt

@@ -10,8 +10,6 @@
 #include "kernels/layers/block_ends.h"
 #include "kernels/model/carry.h"
 
-// Keys per block, if the model says none.
-#define LATENT_BLOCK 4096
 // Epsilon of the latents' norms: their class's default, whatever the model's is (transformers, DeepseekV3RMSNorm).
 #define EPSILON 1e-6
 

@@ -47,6 +47,7 @@ struct layer_kind {
 enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT };
 // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
 #define CONFIG_SIZE_MAX    ((size_t)1 << 24)
+#define LATENT_BLOCK       4096 // keys that latent attention projects at once by default
 #define CONFIG_KINDS       5
 #define CONFIG_DELTA       (CONFIG_KINDS - 1) // Gated DeltaNet's kind; those before it are attention's
 #define CONFIG_KIND_LAYERS 256 // the lowest layers, which may be of any kind; those above are of kind 0

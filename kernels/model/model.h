@@ -89,7 +89,7 @@ struct model {
     bool block_coordinate; // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
-    size_t latent_block;         // keys that latent attention projects at once; 0: its default
+    size_t latent_block;         // keys that latent attention projects at once; 0: LATENT_BLOCK
     uint64_t seed;               // of these random bits, with update and micro_batch
     size_t update;               // the current update, from 1 on; 0: none
     size_t micro_batch;          // the pass since the gradients were zeroed, from 0 on
