@@ -22,6 +22,16 @@ static bool stages_alike(const struct rank_traces *traced, size_t stage, size_t 
            ranks_highest(&a) == ranks_highest(&b);
 }
 
+// Tells whether a share's place matters: states are folded, and latents projected, as far as its later piece,
+// unless each rank has all tokens of some heads.
+static bool places_matter(const struct trial *trial)
+{
+    bool matter = false;
+    for (size_t l = 0; l < trial->config.layers; l++)
+        matter |= !config_mixer(&trial->config, l)->carries_heads;
+    return matter && trial->parallel.exchange != EXCHANGE_ALL_TO_ALL;
+}
+
 // Tells whether two shares of tokens cost the same, which holds if only the order of tokens masks them and all
 // pieces have equal length: one piece of a share sees more as the other sees less. Except the first and the last
 // share, whose pieces are adjacent.
@@ -29,7 +39,8 @@ static bool shares_alike(const struct trial *trial, size_t q, size_t other)
 {
     size_t ranks = trial->parallel.sequence, last = ranks - 1;
     return q == other || (ranks > SHARES_TRACED && q > 0 && other > 0 && q < last && other < last &&
-                          trial->context % (PIECES * ranks) == 0 && config_max_window(&trial->config) == 0);
+                          trial->context % (PIECES * ranks) == 0 && config_max_window(&trial->config) == 0 &&
+                          !places_matter(trial));
 }
 
 // Tells whether replicas have the same index in their nodes; the first node's sums are not added to others.
