@@ -14,6 +14,9 @@
 #define LLAMA       "{\"model_type\": \"llama\", " SIZES
 #define QWEN2       "{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, " SIZES
 #define QWEN3       "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, " SIZES
+#define OLMO3       "{\"model_type\": \"olmo3\", " SIZES
+#define MINISTRAL3  "{\"model_type\": \"ministral3\", \"num_key_value_heads\": 2, " SIZES
+#define INTERNLM3   "{\"model_type\": \"internlm3\", " SIZES
 #define OLMO2       "{\"model_type\": \"olmo2\", " SIZES
 #define GEMMA       "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
 #define GEMMA2      "{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES

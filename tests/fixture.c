@@ -87,7 +87,11 @@ static void make_glm4(struct config *c)
     c->glm_norms = c->qkv_bias = true;
     c->kinds[0].rope = ROPE_INTERLEAVED;
     c->kinds[0].rotary = 4;
-    c->kinds[0].rope_scaling = (struct rope_scaling){4, 1, 32, 16, rope_yarn_gain(4)};
+    c->kinds[0].rope_scaling = (struct rope_scaling){.factor = 4,
+                                                     .low_freq_factor = 1,
+                                                     .high_freq_factor = 32,
+                                                     .original_context = 16,
+                                                     .attention_factor = rope_yarn_gain(4)};
 }
 
 // With biases.
@@ -112,6 +116,27 @@ static void make_exaone4(struct config *c)
     c->qk_norm = true;
     set_turns(c, 0);
     config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
+}
+
+// With longrope, as Phi-4-mini has it: documents of the context are long ones, those of 9 tokens short ones.
+static void make_ministral3(struct config *c)
+{
+    c->kinds[0].rotary = 4;
+    c->kinds[0].rope_scaling =
+        (struct rope_scaling){.factor = 1, .original_context = 12, .attention_factor = 1.2, .longrope = true};
+    c->kinds[0].position_scale = (struct position_scale){.beta = 0.4, .length = 4};
+    for (size_t j = 0; j < 2; j++)
+        c->short_factors[j] = 1 + 0.5 * (double)j, c->long_factors[j] = 3 + (double)j;
+}
+
+// Layers with positions see their chunk alone; those without scale queries by position.
+static void make_llama4(struct config *c)
+{
+    c->kinds[0].rope = ROPE_INTERLEAVED;
+    set_turns(c, 0);
+    c->kinds[0].chunked = true;
+    c->kinds[1].rope = ROPE_NONE;
+    c->kinds[1].position_scale = (struct position_scale){.beta = 0.4, .length = 6, .offset = 1};
 }
 
 size_t fixture_mixer(const char *name)
@@ -156,7 +181,8 @@ static void make_deepseek(struct config *c)
     *kind = latent_kind(c);
     kind->q_rank = 11;
     kind->query_scale = 0.9;
-    kind->rope_scaling = (struct rope_scaling){4, 1, 32, 8, 1.1};
+    kind->rope_scaling = (struct rope_scaling){
+        .factor = 4, .low_freq_factor = 1, .high_freq_factor = 32, .original_context = 8, .attention_factor = 1.1};
     kind->rope = ROPE_INTERLEAVED;
     c->qkv_bias = c->o_bias = true;
 }
@@ -175,10 +201,20 @@ const char *fixture_choose_family(struct fixture *f, size_t index)
     static const struct {
         const char *name;
         void (*make)(struct config *config);
-    } families[] = {{"OLMo 2", make_olmo2},     {"Gemma", make_gemma},       {"Gemma 3", make_gemma3},
-                    {"Gemma 2", make_gemma2},   {"gpt-oss", make_gpt_oss},   {"Qwen3-Next", make_qwen3_next},
-                    {"GLM-4", make_glm4},       {"SmolLM3", make_smollm3},   {"Granite", make_granite},
-                    {"Exaone 4", make_exaone4}, {"DeepSeek", make_deepseek}, {"Kimi", make_kimi}};
+    } families[] = {{"OLMo 2", make_olmo2},
+                    {"Gemma", make_gemma},
+                    {"Gemma 3", make_gemma3},
+                    {"Gemma 2", make_gemma2},
+                    {"gpt-oss", make_gpt_oss},
+                    {"Qwen3-Next", make_qwen3_next},
+                    {"GLM-4", make_glm4},
+                    {"SmolLM3", make_smollm3},
+                    {"Granite", make_granite},
+                    {"Exaone 4", make_exaone4},
+                    {"Ministral 3", make_ministral3},
+                    {"Llama 4", make_llama4},
+                    {"DeepSeek", make_deepseek},
+                    {"Kimi", make_kimi}};
     if (index >= sizeof families / sizeof *families)
         return NULL;
     families[index].make(&f->config);
@@ -315,6 +351,7 @@ void fixture_open_batch(const struct fixture *f, struct device *device, struct b
     batch_open(batch, device, dataless ? NULL : f->ids + row, dataless || !f->targets ? NULL : f->targets + row,
                f->context, sequences.count);
     fixture_set_documents(f, device, batch, sequences.start);
+    batch_set_chunks(batch, device, config_chunk(&f->config));
     fixture_set_objective(f, device, batch, sequences.start);
 }
 

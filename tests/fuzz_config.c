@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
             if (!config_has_kind(&config, k))
                 continue;
             CHECK(kind->head_dim <= 512);
-            rope_frequencies(kind, frequencies);
+            rope_frequencies(&config, kind, 0, frequencies);
             for (size_t j = 0; j < kind->head_dim / 2; j++)
                 CHECK(!isnan(frequencies[j]) && frequencies[j] >= 0);
         }

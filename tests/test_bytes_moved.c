@@ -141,6 +141,8 @@ static void norms(struct held *h)
     struct documents documents = {.device_starts = i32(h, 8), .device_prefixes = i32(h, 2)};
     op_rope(d, q, frequencies, heads, 5, 2, documents, -1);
     expect(h, "rope", LIST(q, documents.device_starts, documents.device_prefixes), LIST(q));
+    op_position_scale(d, q, (struct position_scale){.beta = 0.1, .length = 4}, 5, 2, documents);
+    expect(h, "position_scale", LIST(q, documents.device_starts, documents.device_prefixes), LIST(q));
     struct tensor gate = bf16(h, 3, 11), up = bf16(h, 3, 11), product = bf16(h, 3, 11);
     op_swiglu_forward(d, product, gate, up, ACTIVATION_SILU);
     expect(h, "swiglu_forward", LIST(gate, up), LIST(product));

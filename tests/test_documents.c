@@ -38,6 +38,7 @@ static double step_alone(struct fixture *f, const struct method *method, const v
     struct step_report report = {0};
     struct batch alone;
     batch_open(&alone, f->device, f->ids + d.b * f->context + d.start, NULL, d.end - d.start, 1);
+    batch_set_chunks(&alone, f->device, config_chunk(&f->config));
     alone.normaliser = f->batch.normaliser;
     method_step(method, &f->model, &alone, options, &report);
     batch_close(&alone, f->device);
@@ -58,6 +59,8 @@ static void packed_is_as_if_alone(void **state)
         f.config.qk_norm = i == 2;
         if (i % 3 == 0)
             fixture_choose(&f, i ? "DeepSeek" : "Kimi");
+        if (i == 4)
+            fixture_choose(&f, "Llama 4");
         f.context = 23;
         fixture_open(&f);
         size_t count = documents_of(&f, documents);

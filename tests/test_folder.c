@@ -23,7 +23,8 @@ static void folders_are_read_as_written(void **state)
     configs[1].tied = true;
     configs[2].qkv_bias = true;
     configs[3].qk_norm = true;
-    configs[4].kinds[0].rope_scaling = (struct rope_scaling){8, 1, 4, 32, 0};
+    configs[4].kinds[0].rope_scaling =
+        (struct rope_scaling){.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 32};
     configs[5].vocab = 100000; // read in several blocks, the last of them shorter
     configs[6].norms = NORMS_AFTER;
     configs[6].qk_norm = configs[6].whole_qk_norm = true;

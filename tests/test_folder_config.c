@@ -145,8 +145,8 @@ static void norms_activations_and_scales(void **state)
     assert_true(full->rope_theta == 1e6 && full->rope_scaling.factor == 8);
     expect_same_again(scratch, &c);
     double global[8], local[8];
-    rope_frequencies(full, global);
-    rope_frequencies(windowed, local);
+    rope_frequencies(&c, full, 0, global);
+    rope_frequencies(&c, windowed, 0, local);
     assert_true(global[0] == 1. / 8 && local[0] == 1 && fabs(local[4] - 0.01) < 1e-15);
 
     c = config_of(scratch, GEMMA3 ", \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16}");
@@ -317,7 +317,7 @@ static const struct {
     {"[]", "expected an object, found a list"},
     {"{}", "key \"model_type\": expected the type of a model, such as llama, found nothing"},
     {"{\"model_type\": 3}",
-     "expected one of: llama, mistral, ministral, phi3, qwen2, qwen3, olmo2, gemma, gemma2, gemma3_text,"},
+     "expected one of: llama, mistral, ministral, ministral3, internlm3, phi3, qwen2, qwen3, olmo2, gemma,"},
     {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
     {"{\"model_type\": \"vaultgemma\"}", "key \"model_type\": vaultgemma has the norm of its MLP under a name"},
     {GRANITE_SWA ", \"residual_multiplier\": 0.2}", "key \"residual_multiplier\""},
@@ -335,9 +335,17 @@ static const struct {
     {GEMMA3 ", \"sliding_window\": null}", "key \"sliding_window\": expected a whole number"},
     {GEMMA3 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
      "expected default in layers with a window, found \"linear\""},
-    {PHI3 ", \"rope_scaling\": {\"type\": \"longrope\"}}", "key \"type\": expected default: longrope"},
-    {PHI3 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", "key \"type\": expected default: longrope"},
-    {PHI3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}", "key \"type\": expected default: longrope"},
+    {PHI3 ", \"rope_scaling\": {\"type\": \"longrope\"}}", "key \"short_factor\": expected a list of 4 numbers"},
+    {PHI3 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"short_factor\": [1, 1, 1, 0]}}",
+     "key \"short_factor[3]\": expected a number"},
+    {PHI3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}",
+     "key \"type\": expected default or longrope"},
+    {MINISTRAL3 ", \"rope_scaling\": {\"rope_type\": \"default\"}}",
+     "key \"original_max_position_embeddings\": expected a number of tokens"},
+    {MINISTRAL3 ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 1, "
+                "\"high_freq_factor\": 4}}",
+     "key \"llama_4_scaling_beta\": expected a number"},
+    {INTERNLM3 ", \"qkv_bias\": true}", "key \"mlp_bias\": transformers takes biases of all projections"},
     {LLAMA ", \"partial_rotary_factor\": 0.75}",
      "key \"partial_rotary_factor\": expected 1: whole heads are rotated"},
     {"{\"model_type\": \"deepseek_v2\", " SIZES "}",
@@ -402,7 +410,7 @@ static const struct {
     {LLAMA ", \"rope_scaling\": 2}", "key \"rope_scaling\": expected an object or null, found 2"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "factor\": expected a number, found nothing"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"dynamic\"}}",
-     "expected default, linear, llama3, yarn or proportional, found \"dynamic\""},
+     "expected default, linear, llama3, yarn, longrope or proportional, found \"dynamic\""},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "factor\": expected a number, found nothing"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.2}}",
      "key \"partial_rotary_factor\": expected a share of head_dim 8 that has a pair"},
@@ -410,8 +418,10 @@ static const struct {
      "key \"partial_rotary_factor\": expected a number from 0 to 1"},
     {GEMMA3 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"proportional\"}}}",
      "expected default in layers with a window"},
-    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": false}}",
-     "key \"truncate\": expected true"},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 0}}",
+     "key \"truncate\": expected true or false"},
+    {OLMO3 ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": false}}",
+     "key \"truncate\": expected true: transformers reads it in no RoPE by type of layer"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 1}}",
      "config.json: rope_scaling needs"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\"}}", "factor\": expected a number, found nothing"},
@@ -433,8 +443,6 @@ static const struct {
     {GEMMA3 ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}, \"rope_parameters\": "
             "{\"full_attention\": {}}}",
      "key \"rope_scaling\": rope_parameters is there, too"},
-    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": null}}",
-     "key \"truncate\": expected true"},
     {LLAMA ", \"rope_scaling\": " LLAMA3 "}, \"original_max_position_embeddings\": null}",
      "key \"original_max_position_embeddings\": expected a whole number"},
     {LLAMA ", \"architectures\": [\"LlamaForCausalLMEagle3\"]}",
@@ -525,7 +533,6 @@ static void known_model_types_say_why_they_are_not_read(void **state)
         {"minicpmv4_6", "linear"},
         {"minimax_m2", "experts"},
         {"minimax_m3", "sparse"},
-        {"ministral3", "position"},
         {"mixtral", "experts"},
         {"molmo", "images"},
         {"nemotron-nas", "shapes"},

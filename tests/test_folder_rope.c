@@ -23,9 +23,9 @@ static void yarn_and_its_layers(void **state)
     c = config_of(scratch, LLAMA ", \"rope_scaling\": " YARN ", \"mscale\": 1, \"mscale_all_dim\": 1}}");
     assert_true(r->attention_factor == 1);
     double scaled[4], plain[4];
-    rope_frequencies(&c.kinds[0], scaled);
+    rope_frequencies(&c, &c.kinds[0], 0, scaled);
     c.kinds[0].rope_scaling = (struct rope_scaling){0};
-    rope_frequencies(&c.kinds[0], plain);
+    rope_frequencies(&c, &c.kinds[0], 0, plain);
     assert_true(scaled[0] == plain[0] && scaled[3] < plain[3] && scaled[3] >= plain[3] / 4);
 
     c = config_of(scratch, "{\"model_type\": \"olmo3\", " SIZES ", \"sliding_window\": 9, \"layer_types\": "
@@ -78,8 +78,8 @@ static void proportional_rope(void **state)
                   plain = config_of(scratch, LLAMA "}");
     double frequencies[4], all[4];
     assert_true(c.kinds[0].rope == ROPE_PROPORTIONAL && c.kinds[0].rotary == 4 && rope_rotary(&c.kinds[0]) == 8);
-    rope_frequencies(&c.kinds[0], frequencies);
-    rope_frequencies(&plain.kinds[0], all);
+    rope_frequencies(&c, &c.kinds[0], 0, frequencies);
+    rope_frequencies(&plain, &plain.kinds[0], 0, all);
     assert_true(frequencies[0] == all[0] / 2 && frequencies[1] == all[1] / 2);
     assert_true(frequencies[2] == 0 && frequencies[3] == 0);
     assert_false(rope_is_same(&c.kinds[0], &plain.kinds[0]));
@@ -88,12 +88,74 @@ static void proportional_rope(void **state)
     assert_true(c.kinds[0].rope == ROPE_HALVES && c.kinds[0].rotary == 0);
 }
 
+// Factors divide the frequencies, by the longest document; what multiplies queries and keys follows of contexts.
+static void longrope(void **state)
+{
+    struct scratch *scratch = *state;
+#define FACTORS "\"short_factor\": [1, 1.5, 2, 2.5], \"long_factor\": [4, 5, 6, 7]"
+    struct config c = config_of(scratch, PHI3 ", \"max_position_embeddings\": 16384, \"rope_scaling\": {\"type\": "
+                                              "\"su\", " FACTORS ", \"original_max_position_embeddings\": 7}}"),
+                  plain = config_of(scratch, PHI3 "}");
+    const struct rope_scaling *r = &c.kinds[0].rope_scaling;
+    double all[4], at[4], beyond[4];
+    assert_true(r->longrope && r->original_context == 4096); // which a Phi-3 has at the root alone
+    assert_true(fabs(rope_gain(&c.kinds[0]) - sqrt(1 + log(4) / log(4096))) < 1e-15);
+    rope_frequencies(&plain, &plain.kinds[0], 0, all);
+    rope_frequencies(&c, &c.kinds[0], 4096, at);
+    rope_frequencies(&c, &c.kinds[0], 4097, beyond);
+    for (size_t j = 0; j < 4; j++)
+        assert_true(at[j] == all[j] / (1 + 0.5 * (double)j) && beyond[j] == all[j] / (4 + (double)j));
+    c = config_of(scratch, LLAMA ", \"rope_scaling\": {\"rope_type\": \"longrope\", " FACTORS ", \"factor\": 8, "
+                                 "\"original_max_position_embeddings\": 64}}");
+    assert_true(r->original_context == 64 && fabs(r->attention_factor - sqrt(1 + log(8) / log(64))) < 1e-15);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, LLAMA ", \"original_max_position_embeddings\": 32, \"rope_scaling\": {\"rope_type\": "
+                                 "\"longrope\", " FACTORS ", \"attention_factor\": 1.25}}");
+    assert_true(r->original_context == 32 && r->attention_factor == 1.25);
+}
+
+// YaRN's blend begins and ends between frequencies; null means false to transformers.
+static void yarn_untruncated(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, LLAMA ", \"rope_scaling\": " YARN ", \"truncate\": false}}"),
+                  null = config_of(scratch, LLAMA ", \"rope_scaling\": " YARN ", \"truncate\": null}}"),
+                  whole = config_of(scratch, LLAMA ", \"rope_scaling\": " YARN ", \"truncate\": true}}");
+    double blended[4], truncated[4];
+    assert_memory_equal(&c, &null, sizeof c);
+    assert_true(c.kinds[0].rope_scaling.untruncated && !whole.kinds[0].rope_scaling.untruncated);
+    rope_frequencies(&c, &c.kinds[0], 0, blended);
+    rope_frequencies(&whole, &whole.kinds[0], 0, truncated);
+    assert_true(blended[1] != truncated[1] && !rope_is_same(&c.kinds[0], &whole.kinds[0]));
+    expect_same_again(scratch, &c);
+}
+
+static void queries_scaled_by_position(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, MINISTRAL3 "}"); // transformers' own RoPE
+    const struct layer_kind *kind = &c.kinds[0];
+    assert_true(kind->rope_theta == 1e6 && kind->rope_scaling.factor == 16 && rope_gain(kind) == 1);
+    assert_true(kind->position_scale.length == 16384 && kind->position_scale.beta == 0.1);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, MINISTRAL3 ", \"rope_scaling\": {\"rope_type\": \"default\", \"llama_4_scaling_beta\": "
+                                      "0.3, \"original_max_position_embeddings\": 128}}");
+    assert_true(kind->position_scale.length == 128 && kind->position_scale.beta == 0.3);
+    assert_true(kind->rope_theta == 1e4 && kind->rope_scaling.factor == 0);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, INTERNLM3 ", \"qkv_bias\": true, \"bias\": true}");
+    assert_true(c.qkv_bias && c.o_bias && c.mlp_bias && kind->kv_heads == 2 && kind->head_dim == 128);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(yarn_and_its_layers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(proportional_rope, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(longrope, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(yarn_untruncated, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(queries_scaled_by_position, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

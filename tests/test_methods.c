@@ -140,7 +140,8 @@ static void test_rope_scaling(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.kinds[0].rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
+    f.config.kinds[0].rope_scaling =
+        (struct rope_scaling){.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 16};
     check_all_methods(&f, "llama3 RoPE scaling");
 }
 

@@ -110,6 +110,26 @@ static void a_model_may_be_a_shape(void **state)
     assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
     trial_free(&again);
     trial_free(&trial);
+    trial =
+        trial_of(MODEL("{'preset': 'tiny', 'rotary': 4, 'rope_scaling': {'type': 'longrope', 'short_factor': [1, "
+                       "2], 'long_factor': [3, 4], 'original_context': 64, 'attention_factor': 1.25}}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    assert_true(again.config.long_factors[1] == 4 && again.config.kinds[0].rope_scaling.attention_factor == 1.25);
+    trial_free(&again);
+    trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'sliding_window': 8, 'full_layers': [1, 2], 'no_rope_layers': [1], "
+                           "'chunked': true, 'position_scale': {'beta': 0.2, 'length': 16, "
+                           "'offset': 1, 'no_rope': true}}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    for (size_t l = 0; l < 4; l++) {
+        const struct layer_kind *kind = config_kind(&again.config, l);
+        assert_int_equal(kind->chunked, l == 0 || l == 3);
+        assert_int_equal(kind->position_scale.length, l == 1 ? 16 : 0);
+    }
+    trial_free(&again);
+    trial_free(&trial);
     trial = trial_of(MODEL("{'preset': 'tiny', 'rope': 'proportional', 'rotary': 8}"));
     again = trial_of(trial.canonical);
     assert_memory_equal(&again.config, &trial.config, sizeof trial.config);

@@ -210,11 +210,15 @@ static void frequencies_are_those_of_transformers(void **state)
         assert_int_equal(json_array_size(expected), kind.head_dim / 2);
         if (yarn) {
             double factor = json_number_value(json_array_get(yarn, 0));
-            kind.rope_scaling = (struct rope_scaling){
-                factor, 1, 32, (size_t)json_integer_value(json_array_get(yarn, 1)), rope_yarn_gain(factor)};
+            kind.rope_scaling =
+                (struct rope_scaling){.factor = factor,
+                                      .low_freq_factor = 1,
+                                      .high_freq_factor = 32,
+                                      .original_context = (size_t)json_integer_value(json_array_get(yarn, 1)),
+                                      .attention_factor = rope_yarn_gain(factor)};
         }
         assert_true(fabs(rope_gain(&kind) / gain - 1) <= FREQUENCY_TOLERANCE);
-        rope_frequencies(&kind, frequencies);
+        rope_frequencies(preset, &kind, 0, frequencies);
         for (size_t j = 0; j < kind.head_dim / 2; j++) {
             double outside = json_number_value(json_array_get(expected, j));
             if (!(fabs(frequencies[j] - outside) <= FREQUENCY_TOLERANCE * outside))

@@ -164,7 +164,7 @@ static void frequencies_are_those_of_config_json(void **state)
     struct config config = small;
     struct bench bench;
     bench_open(&bench, *state, config, (struct lora){0}, DTYPE_F64);
-    rope_frequencies(&config.kinds[0], values);
+    rope_frequencies(&config, &config.kinds[0], 0, values);
     for (size_t d = 0; d < 3; d++) {
         const struct beside own[] = {{layer, dtypes[d], 1, {3}, values}, {0}};
         write_named(&bench, usual, NULL, own);
@@ -177,16 +177,19 @@ static void frequencies_are_those_of_config_json(void **state)
     write_named(&bench, usual, NULL, shorter);
     expect_unread(&bench, "tensor model.layers.1.self_attn.rotary_emb.inv_freq: its frequencies");
     config.kinds[0].rope_theta *= 1.01;
-    rope_frequencies(&config.kinds[0], values);
+    rope_frequencies(&config, &config.kinds[0], 0, values);
     const struct beside others[] = {{layer, DTYPE_F32, 1, {3}, values}, {0}};
     write_named(&bench, usual, NULL, others);
     expect_unread(&bench, "tensor model.layers.1.self_attn.rotary_emb.inv_freq: its frequencies");
     bench_close(&bench);
     // Positions were divided by a linear scaling's factor, not the frequencies that were saved.
     config = small;
-    rope_frequencies(&config.kinds[0], values);
+    rope_frequencies(&config, &config.kinds[0], 0, values);
     for (double high = 0; high < 8; high += 4) {
-        config.kinds[0].rope_scaling = (struct rope_scaling){8, high / 4, high, high > 0 ? 32 : 0, 0};
+        config.kinds[0].rope_scaling = (struct rope_scaling){.factor = 8,
+                                                             .low_freq_factor = high / 4,
+                                                             .high_freq_factor = high,
+                                                             .original_context = high > 0 ? 32 : 0};
         bench_open(&bench, *state, config, (struct lora){0}, DTYPE_F64);
         const struct beside own[] = {{layer, DTYPE_F32, 1, {3}, values}, {0}};
         write_named(&bench, usual, NULL, own);

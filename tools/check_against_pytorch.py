@@ -134,6 +134,19 @@ COMPOSITES = {  # models of images or sound, of which the language model is read
                  {"vision_config": {**QWEN_TOWER, "deepstack_visual_indexes": [0], "num_position_embeddings": 16},
                   "tie_word_embeddings": True}),
 }
+FOLDERS["phi3, longrope"] = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.5,
+                             "original_max_position_embeddings": 64, "max_position_embeddings": 256, "rope_scaling": {
+                                 "type": "su", "short_factor": [1.0, 1.2, 1.5], "long_factor": [2.0, 3.5, 4.0]}}
+FOLDERS["ministral3"] = {"model_type": "ministral3", "architectures": ["Ministral3ForCausalLM"], "head_dim": 16,
+                         "sliding_window": 40, "rope_parameters": {**YARN, "rope_theta": 1e3, "mscale": 1.0, "mscale_all_dim": 1.0,
+                                                                   "llama_4_scaling_beta": 0.3, "original_max_position_embeddings": 16}}
+FOLDERS["internlm3"] = {"model_type": "internlm3", "architectures": ["LlamaForCausalLM"], "head_dim": 16, "qkv_bias": True,
+                        "bias": True}
+GPT_OSS = "granite_swa, gpt_oss's attention"
+FOLDERS[GPT_OSS] = {"model_type": "granite_swa", "architectures": ["GraniteSWAForCausalLM"], "head_dim": 16, "sliding_window": 17,
+                    "attention_multiplier": 0.25, "embedding_multiplier": 1.0, "attention_bias": True, "tie_word_embeddings": False,
+                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                    "rope_parameters": {**YARN, "rope_theta": 1e3, "truncate": False}}
 WRAPPED = "llama, saved compiled and distributed"  # whose names transformers takes for none of the model's
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
 GLM = ("glm", "glm4")
@@ -173,7 +186,8 @@ def has_rope(config, layer):
     return config["model_type"] != "exaone4" or config.get("sliding_window") is None or window_of(config, layer) is not None
 
 
-def rope_frequencies(config, layer):
+def rope_frequencies(config, layer, longest):
+    """longest: tokens of the longest document."""
     rope = rope_of(config, layer)
     theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
     dim = int(config["head_dim"] * partial_of(config))
@@ -185,14 +199,25 @@ def rope_frequencies(config, layer):
         frequencies = blend * frequencies + (1 - blend) * frequencies / rope["factor"]
     if rope.get("rope_type") == "yarn":  # a ramp between the two places that turn beta_fast and beta_slow times
         place = lambda turns: dim * math.log(rope["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(theta))
-        first = max(math.floor(place(rope.get("beta_fast") or 32)), 0)
-        last = min(math.ceil(place(rope.get("beta_slow") or 1)), dim - 1)
+        first, last = place(rope.get("beta_fast") or 32), place(rope.get("beta_slow") or 1)
+        if rope.get("truncate", True):
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, dim - 1)
         stretched = ((torch.arange(dim // 2, dtype=torch.float64) - first) / (last - first or 0.001)).clamp(0, 1)
         frequencies = (1 - stretched) * frequencies + stretched * frequencies / rope["factor"]
+    if rope.get("rope_type") == "longrope":
+        longer = longest > rope["original_max_position_embeddings"]
+        return frequencies / torch.tensor(rope["long_factor" if longer else "short_factor"], dtype=torch.float64)
     if rope.get("rope_type") == "proportional":  # pairs of whole heads, of which the first ones turn
         frequencies = theta ** (-torch.arange(0, config["head_dim"], 2, dtype=torch.float64) / config["head_dim"])
         frequencies[int(rope.get("partial_rotary_factor", 1) * config["head_dim"] // 2):] = 0
     return frequencies / rope.get("factor", 1) if rope.get("rope_type") in ("linear", "proportional") else frequencies
+
+
+def longrope_gain(config, rope):
+    original = rope["original_max_position_embeddings"]
+    factor = rope.get("factor") or config["max_position_embeddings"] / original
+    return rope.get("attention_factor") or (math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1)
 
 
 def yarn_gain(rope):
@@ -202,10 +227,10 @@ def yarn_gain(rope):
 
 
 def rope_angles(config, positions, layer):
-    """positions: [B, T]. Their cosines and sines, times YaRN's factor."""
-    angles = positions[..., None] * rope_frequencies(config, layer)
+    """positions: [B, T]. Their cosines and sines, times YaRN's or longrope's factor."""
+    angles = positions[..., None] * rope_frequencies(config, layer, positions.max() + 1)
     angles, rope = torch.cat([angles, angles], -1), rope_of(config, layer)
-    gain = yarn_gain(rope) if rope.get("rope_type") == "yarn" else 1
+    gain = {"yarn": yarn_gain, "longrope": lambda rope: longrope_gain(config, rope)}.get(rope.get("rope_type"), lambda rope: 1)(rope)
     return angles.cos() * gain, angles.sin() * gain
 
 
@@ -215,10 +240,19 @@ def positions_of(documents):
     return tokens - (documents[:, None, :] < documents[:, :, None]).sum(-1)
 
 
+def position_scale(config, layer, positions):
+    """The factors of queries, [B, 1, T, 1]."""
+    if config["model_type"] != "ministral3":
+        return 1
+    rope = rope_of(config, layer)
+    steps = torch.floor(positions.double() / rope["original_max_position_embeddings"])
+    return (1 + rope["llama_4_scaling_beta"] * torch.log(1 + steps))[:, None, :, None]
+
+
 def window_of(config, layer):
     """How many keys a query sees; None: all."""
     window, types = config.get("sliding_window"), config.get("layer_types")
-    if config["model_type"] in ("mistral", "phi3"):
+    if config["model_type"] in ("mistral", "ministral3", "phi3"):
         return window
     if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral", "granite_swa", "exaone4"):
         return None
@@ -355,6 +389,7 @@ def decoder(weights, config, ids, documents, scale=None):
         if has_rope(config, layer):
             first = config["qk_nope_head_dim"] if latent else 0
             q, k = (torch.cat([x[..., :first], rotate(x[..., first:], angles)], -1) for x in (q, k))
+        q = q * position_scale(config, layer, positions_of(documents))
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
         scores = capped(q @ k.transpose(2, 3) * attention_scale, config.get("attn_logit_softcapping"))
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
@@ -465,6 +500,9 @@ def in_f64(module):
         if hasattr(module, name):
             source = inspect.getsource(getattr(module, name))
             exec(source.replace("torch.float32", "torch.float64"), module.__dict__, found)
+    if hasattr(module, "get_llama_4_attn_scale"):
+        found["get_llama_4_attn_scale"] = lambda positions, beta, length: (
+            1 + beta * torch.log(1 + torch.floor(positions.double() / length)))[:, None, :, None]
     if hasattr(module, "torch_chunk_gated_delta_rule"):
         found["torch_chunk_gated_delta_rule"] = gated_delta_rule
     return found
@@ -477,7 +515,29 @@ def gated_delta_rule(q, k, v, g, beta, **_):
     return delta_rule(q, k, v, g, beta), None
 
 
-def transformers_gradients(folder, adapter, config, ids, documents, labels, twins):
+def gpt_oss(folder, config):
+    """GptOssForCausalLM with the weights of a granite_swa, and its MLP in place of experts: the same model, if that has
+    no multipliers of its own."""
+    from transformers.models.gpt_oss import modeling_gpt_oss
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    class Dense(LlamaMLP):
+        def forward(self, x):
+            return super().forward(x), None
+
+    keys = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+            "vocab_size", "rms_norm_eps", "sliding_window", "layer_types", "rope_parameters", "attention_bias",
+            "tie_word_embeddings", "max_position_embeddings", "pad_token_id")
+    own = transformers.AutoConfig.for_model("gpt_oss", num_local_experts=1, num_experts_per_tok=1, **{key: config[key] for key in keys})
+    own._attn_implementation, own.mlp_bias = "eager", config["mlp_bias"]
+    model = modeling_gpt_oss.GptOssForCausalLM(own).double()
+    for layer in model.model.layers:
+        layer.mlp = Dense(own).double()
+    model.load_state_dict({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()})
+    return model
+
+
+def transformers_gradients(folder, adapter, config, ids, documents, labels, twins, as_gpt_oss=False):
     """adapter: a folder with LoRA factors for peft to load over the model's, or None. Packed documents need a mask that
     is given, which then is every layer's."""
     packed = {}
@@ -487,13 +547,16 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
     # The latter has no caps and no sinks.
     attention = "eager" if config["model_type"] in ("gemma2", "granite_swa") else "sdpa"
-    model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
+    model = gpt_oss(folder, config) if as_gpt_oss else \
+        loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
     if twins:
         gemma, types = config["model_type"].startswith(("gemma", "qwen3_5")), config.get("layer_types") or []
 
         def angles_of(x, position_ids, layer_type=None):
             layer = types.index(layer_type) if layer_type in types else 0
             angles = rope_angles(config, positions_of(documents), layer)
+            if as_gpt_oss:
+                return [a[..., :a.shape[-1] // 2] for a in angles]
             return torch.complex(*(x[..., :x.shape[-1] // 2] for x in angles)) if config["model_type"] == "deepseek_v2" else angles
 
         for rotary in (module for module in model.modules() if type(module).__name__.endswith("RotaryEmbedding")):
@@ -710,7 +773,7 @@ def main():
     cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], one, masked, None))
     packed = (torch.arange(CONTEXT) // DOCUMENT).expand(BATCH, CONTEXT)
     ended = torch.where(F.pad(packed[:, 1:], (0, 1), value=-1) == packed, shifted, -100)
-    for title in ("llama, llama3 rope, tied", "mistral, sliding window", "qwen3, tied"):
+    for title in ("llama, llama3 rope, tied", "mistral, sliding window", "qwen3, tied", "phi3, longrope", "ministral3"):
         cases.append((f"{title}, packed", folders[title], ["--documents", DOCUMENT], packed, ended, None))
     cases.append(("mistral, gradient of padding", folders["mistral"], ["--pad-gradient"], one, shifted, None))
     for i, (title, options) in enumerate(ADAPTERS.items()):
@@ -741,8 +804,8 @@ def main():
                                              (False, ", as it is", 1e-4)):
                 if twins and title in others:
                     continue
-                loss, theirs = transformers_gradients(folder, adapter, config, ids, documents, labels, twins)
-                report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
+                loss, theirs = transformers_gradients(folder, adapter, config, ids, documents, labels, twins, title == GPT_OSS)
+                report(name + (", GptOssForCausalLM of dense MLPs" if title == GPT_OSS else "") + suffix, loss, theirs, expected_loss, expected, tolerance)
 
     folder, batch = f"{path}/init", make_batch(f"{path}/batch", rng)
     with open(f"{folder}/config.json") as file:

@@ -28,7 +28,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa",
             "smollm3", "exaone4", "seed_oss", "ernie4_5", "granite", "glm", "glm4",
-            "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3")
+            "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3", "ministral3", "internlm3")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")
 ROOT = os.path.dirname(transformers.__file__)
@@ -132,7 +132,8 @@ def run(model_type, **keys):
 
 def keys_of(model_type):
     config_class = CONFIG_MAPPING[model_type]
-    ropes = () if model_type in ("phi3", "kimi_linear") else ({"rope_scaling": dict(rope)} for rope in ROPE)
+    beside = {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4} if model_type == "ministral3" else {}
+    ropes = () if model_type in ("phi3", "kimi_linear") else ({"rope_scaling": {**rope, **beside}} for rope in ROPE)
     own = dict(LATENT) if hasattr(config_class, "kv_lora_rank") else {}
     if model_type == "kimi_linear":
         own["layer_types"] = ["full_attention", "linear_attention"] * 2

@@ -38,6 +38,9 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 AS_WRITTEN = {"as_written": True}  # config.json has these keys; else those that transformers makes of them
 LEFT_OUT = object()
+PHI3 = {"model_type": "phi3", "head_dim": 4, "partial_rotary_factor": 1.0}
+LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [3.0, 2.0]}
+MINISTRAL3 = {"model_type": "ministral3", "head_dim": 16, "sliding_window": None}
 QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
 LATENT = {"num_key_value_heads": 4, "head_dim": LEFT_OUT, "q_lora_rank": 10, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
           "qk_rope_head_dim": 8, "v_head_dim": 3, "first_k_dense_replace": 3}
@@ -124,6 +127,25 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
                                                        "layer_types": ["full_attention"] * 3}, {}),
     ("minicpm3, factors", {"model_type": "minicpm3", **LATENT, "first_k_dense_replace": LEFT_OUT, "scale_emb": 3, "scale_depth": 1.1,
                            "dim_model_base": 5}, {}),
+    ("phi3, longrope, long", {**PHI3, "original_max_position_embeddings": 16, "rope_scaling": LONGROPE}, {}),
+    ("phi3, longrope, short documents", {**PHI3, "original_max_position_embeddings": 16, "rope_scaling": LONGROPE},
+     {"documents": DOCUMENT}),
+    ("phi3, su, original context at the root", {**PHI3, "original_max_position_embeddings": 8, "rope_scaling": {
+        **LONGROPE, "type": "su", "original_max_position_embeddings": 32}}, AS_WRITTEN),
+    ("phi3, yarn that is longrope, documents", {**PHI3, "original_max_position_embeddings": 8, "rope_scaling": {
+        **LONGROPE, "type": "yarn", "attention_factor": 1.3}}, {**AS_WRITTEN, "documents": DOCUMENT}),
+    ("ministral3, documents", {**MINISTRAL3, "sliding_window": 9, "rope_parameters": {
+        **YARN, "original_max_position_embeddings": 4, "mscale": 1.0, "mscale_all_dim": 0.5, "rope_theta": 1e2,
+        "llama_4_scaling_beta": 0.3}}, {"documents": DOCUMENT}),
+    ("ministral3, default rope", {**MINISTRAL3, "rope_parameters": {
+        "rope_type": "default", "llama_4_scaling_beta": 0.2, "original_max_position_embeddings": 5}}, AS_WRITTEN),
+    ("ministral, layers listed", {"model_type": "ministral", "sliding_window": 5, "layer_types": [
+        "full_attention", "sliding_attention", "full_attention"]}, {}),
+    ("internlm3, biases", {"model_type": "internlm3", "qkv_bias": True, "bias": True}, AS_WRITTEN),
+    ("granite_swa, gpt_oss's attention", {"model_type": "granite_swa", "head_dim": 16, "sliding_window": 5, "attention_multiplier": 0.25,
+                                          "embedding_multiplier": 1.0, "attention_bias": True, "tie_word_embeddings": False,
+                                          "rope_parameters": {**YARN, "rope_theta": 1e2, "truncate": False}},
+     {"as_gpt_oss": True}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -229,9 +251,9 @@ def case_of(title, changes, asked, path, rng):
     ends = torch.nn.functional.pad(documents[:, 1:], (0, 1), value=-1) != documents
     labels = torch.from_numpy(labels).masked_fill(ends, -100)
     arguments = folder, adapter, whole, ids, documents, labels
-    expected = check.transformers_gradients(*arguments, True)
+    expected = check.transformers_gradients(*arguments, True, asked.get("as_gpt_oss", False))
     ours = check.reference(folder, whole, ids, documents, lambda logits: check.loss_of(logits, labels), adapter)
-    as_it_is = check.transformers_gradients(*arguments, False)
+    as_it_is = check.transformers_gradients(*arguments, False, asked.get("as_gpt_oss", False))
     print(f"{title}: loss {expected[0]:.6f}; the decoder is off by {difference(ours, expected):.1e}, transformers as it is by "
           f"{difference(as_it_is, expected):.1e}")
     if not (difference(ours, expected) <= 1e-12 and difference(as_it_is, expected) <= 1e-4):

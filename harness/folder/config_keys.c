@@ -1,7 +1,7 @@
 #include "harness/folder/config_keys.h"
 #include <string.h>
 
-#define WINDOWS (KEYS_MISTRAL | KEYS_PHI3 | LISTED)
+#define WINDOWS (KEYS_MISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | LISTED)
 #define LISTED                                                                                                     \
     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA |        \
      KEYS_EXAONE4)
@@ -51,8 +51,9 @@ const struct config_key config_keys[] = {
            "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps",
            "tie_word_embeddings", "rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor",
            "quantization_config", "pad_token_id")},
-    {ALL_BUT(KEYS_PHI3 | KEYS_GEMMA3 | KEYS_OLMO3), KEY_READ, NAMES("original_max_position_embeddings")},
-    {KEYS_ALL, KEY_HARMLESS, NAMES("original_max_position_embeddings"), .why = "only longrope would read it"},
+    {ALL_BUT(KEYS_GEMMA3 | KEYS_OLMO3), KEY_READ, NAMES("original_max_position_embeddings")},
+    {KEYS_ALL, KEY_HARMLESS, NAMES("original_max_position_embeddings"),
+     .why = "is read in RoPE's own object alone"},
     {KEYS_GEMMA2, KEY_READ,
      NAMES("hidden_activation", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping")},
     {KEYS_GRANITE | KEYS_GRANITE_SWA, KEY_READ, NAMES("attention_multiplier", "embedding_multiplier")},
@@ -75,12 +76,15 @@ const struct config_key config_keys[] = {
      NAMES("full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
            "linear_num_key_heads", "linear_num_value_heads")},
     {SWITCHED, KEY_READ, NAMES("use_sliding_window", "max_window_layers")},
-    {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_EXAONE4 | KEYS_ERNIE4_5), KEY_READ,
-     NAMES("attention_bias")},
-    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS | KEYS_DEEPSEEK_V2 | KEYS_MINICPM3,
+    {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_QWEN2 | KEYS_EXAONE4 |
+             KEYS_ERNIE4_5),
+     KEY_READ, NAMES("attention_bias")},
+    {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS | KEYS_DEEPSEEK_V2 |
+         KEYS_MINICPM3 | KEYS_INTERNLM3,
      KEY_READ, NAMES("mlp_bias")},
     {KEYS_SEED_OSS, KEY_READ, NAMES("attention_out_bias")},
     {KEYS_ERNIE4_5, KEY_READ, NAMES("use_bias")},
+    {KEYS_INTERNLM3, KEY_READ, NAMES("qkv_bias", "bias")},
     {KEYS_GEMMA3, KEY_REFUSED, NAMES("attn_logit_softcapping", "final_logit_softcapping"), .neutral = NEUTRAL_NULL,
      .why = "transformers caps Gemma 2's scores alone"},
     {KEYS_ALL, KEY_REFUSED, NAMES("is_causal"), .neutral = NEUTRAL_TRUE,
@@ -140,8 +144,8 @@ const struct config_key config_keys[] = {
            "mtp_per_layer_config", "num_mtp_layers", "qk_head_dim"),
      .why = drafts},
     // Keys of other decoders: a file with them is meant for another model than transformers would build.
-    {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5, KEY_REFUSED, NAMES("attention_bias"),
-     .neutral = NEUTRAL_FALSE},
+    {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5, KEY_REFUSED,
+     NAMES("attention_bias"), .neutral = NEUTRAL_FALSE},
     {KEYS_ALL, KEY_REFUSED,
      NAMES("mlp_bias", "lm_head_bias", "use_bidirectional_attention", "qk_layernorm", "alibi", "rope_interleave",
            "rope_interleaved", "use_parallel_residual", "parallel_attn"),

@@ -29,7 +29,9 @@ enum key_set {
     KEYS_GLM4_MOE_LITE = 4194304,
     KEYS_KIMI_LINEAR = 8388608,
     KEYS_MINICPM3 = 16777216,
-    KEYS_ALL = 33554431
+    KEYS_MINISTRAL3 = 33554432,
+    KEYS_INTERNLM3 = 67108864,
+    KEYS_ALL = 134217727
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

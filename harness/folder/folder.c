@@ -122,7 +122,7 @@ static bool is_harmless(const struct model *model, const char *name)
 }
 
 // Tells whether a tensor holds the frequencies, in f32 or the tensor's narrower dtype.
-static bool holds(const struct safetensors_tensor *t, const struct layer_kind *kind)
+static bool holds(const struct safetensors_tensor *t, const struct config *config, const struct layer_kind *kind)
 {
     size_t count = rope_rotary(kind) / 2;
     double *values = malloc(2 * count * sizeof *values), *expected = values + count;
@@ -131,7 +131,7 @@ static bool holds(const struct safetensors_tensor *t, const struct layer_kind *k
         double share = t->dtype == DTYPE_BF16 ? 0x1p-7 : t->dtype == DTYPE_F16 ? 0x1p-10 : 1e-5;
         double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // distance between its smallest numbers
         safetensors_values(t, 0, count, values);
-        rope_frequencies(kind, expected);
+        rope_frequencies(config, kind, 0, expected);
         for (size_t j = 0; j < count; j++)
             same = same && fabs(values[j] - expected[j]) <= share * expected[j] + step;
     }
@@ -152,7 +152,7 @@ static bool check_frequencies(const struct safetensors *file, const char *name, 
     struct layer_kind unscaled = *kind; // linear scaling divided positions instead
     if (kind->rope_scaling.high_freq_factor == 0)
         unscaled.rope_scaling = (struct rope_scaling){0};
-    return holds(t, kind) || holds(t, &unscaled) ||
+    return holds(t, config, kind) || holds(t, config, &unscaled) ||
            status_set(
                status, STATUS_BAD_INPUT,
                "%s: tensor %s: its frequencies are not those that config.json's rope_theta, rope_scaling and "

@@ -34,9 +34,10 @@ bool folder_hash_adapter(const char *folder, bool weights, uint64_t *hash, struc
 
 // Writes config.json for transformers, with the weights' dtype.
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);
-// RoPE's scaling, null if there is none. The names of its type's key and of the original context's differ between
-// config.json and a trial.
-json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const char *original_context);
+// RoPE's scaling in the config, null if there is none. The names of its type's key and of the original context's
+// differ between config.json and a trial.
+json_t *folder_rope_json(const struct config *config, const struct rope_scaling *r, const char *type,
+                         const char *original_context);
 // Copies from the base weights' folder what belongs to trained weights: token ids, into the written config.json,
 // and the files of tokenizer and generation if they exist.
 bool folder_take_along(const char *folder, const char *base, struct status *status);

@@ -21,8 +21,9 @@ static bool read_original(struct rope rope, struct config *c, struct status *sta
 {
     static const char key[] = "original_max_position_embeddings";
     struct json_field field = json_field_get(rope.root, key);
-    field = field.value ? field : config_key_of(rope.object, key);
-    c->kinds[0].rope_scaling.original_context = c->max_context;
+    size_t standard = rope.family->original_context; // a key of the root alone has one
+    field = field.value || standard > 0 ? field : config_key_of(rope.object, key);
+    c->kinds[0].rope_scaling.original_context = standard > 0 ? standard : c->max_context;
     return json_field_count(field, 1, JSON_INTEGER_MAX, "", &c->kinds[0].rope_scaling.original_context, status);
 }
 
@@ -48,7 +49,7 @@ static bool read_yarn(struct rope rope, struct config *c, struct status *status)
     // null means false there.
     struct json_field scaling = rope.object, truncate = json_field_get(scaling, "truncate");
     double scales[2] = {0, 0};
-    *r = (struct rope_scaling){1, 1, 32, 0, 0};
+    *r = (struct rope_scaling){.factor = 1, .low_freq_factor = 1, .high_freq_factor = 32};
     if (!required_number(config_key_of(scaling, "factor"), 1, &r->factor, status) ||
         !json_field_number(config_key_of(scaling, "beta_fast"), 1e-300, 1e300, &r->high_freq_factor, status) ||
         !json_field_number(config_key_of(scaling, "beta_slow"), 1e-300, 1e300, &r->low_freq_factor, status) ||
@@ -56,14 +57,46 @@ static bool read_yarn(struct rope rope, struct config *c, struct status *status)
         !json_field_number(config_key_of(scaling, "mscale_all_dim"), 0, 1e300, &scales[1], status) ||
         !read_original(rope, c, status))
         return false;
-    if (truncate.value && !json_is_true(truncate.value))
-        return json_field_expected(truncate, status, "true: the blended frequencies begin and end at whole ones");
+    r->untruncated = truncate.value && !json_is_true(truncate.value);
+    if (r->untruncated && rope.family->local_rope_theta > 0)
+        return json_field_expected(truncate, status, "true: transformers reads it in no RoPE by type of layer");
+    if (r->untruncated && !json_is_false(truncate.value) && !json_is_null(truncate.value))
+        return json_field_expected(truncate, status, "true or false");
     r->attention_factor = rope_yarn_gain(r->factor);
     if (scales[0] > 0 && scales[1] > 0) {
         r->attention_factor =
             (1 + scales[0] * (r->attention_factor - 1)) / (1 + scales[1] * (r->attention_factor - 1));
     }
     return json_field_number(config_key_of(scaling, "attention_factor"), 1e-300, 1e300, &r->attention_factor,
+                             status);
+}
+
+static bool read_factors(struct json_field field, size_t pairs, double *factors, struct status *status)
+{
+    if (!json_is_array(field.value) || json_array_size(field.value) != pairs || pairs > LONGROPE_PAIRS)
+        return json_field_expected(field, status, "a list of %zu numbers, one per frequency, at most %d", pairs,
+                                   LONGROPE_PAIRS);
+    bool read = true;
+    for (size_t j = 0; j < pairs && read; j++)
+        read = json_field_number(json_field_at(field, j), 1e-300, 1e300, &factors[j], status);
+    return read;
+}
+
+static bool read_longrope(struct rope rope, struct config *c, struct status *status)
+{
+    struct layer_kind *kind = &c->kinds[0];
+    struct rope_scaling *r = &kind->rope_scaling;
+    size_t pairs = (kind->rotary > 0 ? kind->rotary : kind->head_dim) / 2;
+    *r = (struct rope_scaling){.factor = 1, .longrope = true};
+    if (!read_factors(config_key_of(rope.object, "short_factor"), pairs, c->short_factors, status) ||
+        !read_factors(config_key_of(rope.object, "long_factor"), pairs, c->long_factors, status) ||
+        !read_original(rope, c, status))
+        return false;
+    double factor = (double)c->max_context / (double)r->original_context;
+    if (!json_field_number(config_key_of(rope.object, "factor"), 1e-300, 1e300, &factor, status))
+        return false;
+    r->attention_factor = rope_longrope_gain(factor, r->original_context);
+    return json_field_number(config_key_of(rope.object, "attention_factor"), 1e-300, 1e300, &r->attention_factor,
                              status);
 }
 
@@ -108,11 +141,10 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
 {
     struct json_field object = rope.object, type = config_key_of(object, "rope_type");
     type = type.value ? type : config_key_of(object, "type");
-    const char *name = "default", *types = "default, linear, llama3, yarn or proportional";
-    types = rope.local ? "default in layers with a window"
-            : rope.family->default_rope
-                ? "default: longrope, for which transformers takes yarn too, is not computed"
-                : types;
+    const char *name = "default", *types = "default, linear, llama3, yarn, longrope or proportional";
+    types = rope.local                  ? "default in layers with a window"
+            : rope.family->default_rope ? "default or longrope, for which transformers takes su and yarn, too"
+                                        : types;
     if (!json_is_object(object.value))
         return json_field_expected(object, status, "an object or null");
     for (size_t i = 0; family_layer_types[i]; i++) {
@@ -131,6 +163,10 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
         return false;
     if (strcmp(name, "default") == 0 || (rope.family->axes && strcmp(name, "mrope") == 0))
         return true;
+    bool longrope = strcmp(name, "longrope") == 0 ||
+                    (rope.family->default_rope && (strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0));
+    if (longrope && !rope.local)
+        return read_longrope(rope, c, status);
     if (!rope.local && !rope.family->default_rope) {
         if (strcmp(name, "llama3") == 0)
             return read_llama3(rope, c, status);
@@ -183,6 +219,30 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
     full.object = scaling.value ? scaling : full.object;
     return (!full.object.value || read_rope_object(full, &c->kinds[0].rope_theta, c, status)) &&
            (!local.object.value || read_rope_object(local, local_theta, c, status));
+}
+
+// As transformers has it where a file has no RoPE: Ministral 3's.
+static void set_ministral_rope(struct layer_kind *kind)
+{
+    kind->rope_theta = 1e6;
+    kind->rope_scaling = (struct rope_scaling){.factor = 16,
+                                               .low_freq_factor = 1,
+                                               .high_freq_factor = 32,
+                                               .original_context = 16384,
+                                               .attention_factor = 1};
+    kind->position_scale = (struct position_scale){.beta = 0.1, .length = 16384};
+}
+
+static bool read_position_scale(struct json_field object, struct layer_kind *kind, struct status *status)
+{
+    struct json_field beta = config_key_of(object, "llama_4_scaling_beta"),
+                      original = config_key_of(object, "original_max_position_embeddings");
+    struct position_scale *scale = &kind->position_scale;
+    scale->length = kind->rope_scaling.original_context;
+    if (scale->length == 0 && !original.value)
+        return json_field_expected(original, status, "a number of tokens, which queries are scaled by");
+    return required_number(beta, 1e-300, &scale->beta, status) &&
+           (scale->length > 0 || json_field_count(original, 1, JSON_INTEGER_MAX, "", &scale->length, status));
 }
 
 // By layer, in place of rope_theta.
@@ -241,8 +301,12 @@ static bool read_rope(struct json_field root, const struct family *family, struc
     if (family->local_rope_theta > 0)
         return read_rope_by_layers(scaling, parameters, family, c, local_theta, status);
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
+    if (family->scales_positions && !rope.object.value)
+        set_ministral_rope(&c->kinds[0]);
     return (!rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status)) &&
            read_score_scale(rope, c, status) &&
+           (!family->scales_positions || !rope.object.value ||
+            read_position_scale(rope.object, &c->kinds[0], status)) &&
            (!family->multiplies || read_layer_thetas(config_key_of(root, "layer_rope_theta"), c, status));
 }
 
@@ -639,7 +703,10 @@ static bool read_biases(struct json_field root, const struct family *family, str
             return false;
         family_set_bias(key, c, bias);
     }
-    return true;
+    return family->keys != KEYS_INTERNLM3 || c->qkv_bias == c->mlp_bias ||
+           json_field_fail(config_key_of(root, "mlp_bias"), status,
+                           "transformers takes biases of all projections of an internlm3 or of none: make it and "
+                           "attention_bias (bias and qkv_bias) equal");
 }
 
 // no_rope_layers has a 0 for each layer without positions.

@@ -27,25 +27,40 @@ static void add_sliding(json_t *json, const struct config *c, const struct famil
     json_decref(types);
 }
 
-json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const char *original_context)
+static json_t *factors_json(const double *factors)
+{
+    json_t *list = json_array();
+    for (size_t j = 0; j < LONGROPE_PAIRS && factors[j] > 0; j++)
+        json_array_append_new(list, json_real(factors[j]));
+    return list;
+}
+
+json_t *folder_rope_json(const struct config *c, const struct rope_scaling *r, const char *type,
+                         const char *original_context)
 {
     if (r->factor == 0)
         return json_null();
+    if (r->longrope)
+        return json_pack("{s:s, s:o, s:o, s:I, s:f}", type, "longrope", "short_factor",
+                         factors_json(c->short_factors), "long_factor", factors_json(c->long_factors),
+                         original_context, (json_int_t)r->original_context, "attention_factor",
+                         r->attention_factor);
     if (r->high_freq_factor == 0)
         return json_pack("{s:s, s:f}", type, "linear", "factor", r->factor);
     if (r->attention_factor != 0)
-        return json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", type, "yarn", "factor", r->factor, "beta_fast",
+        return json_pack("{s:s, s:f, s:f, s:f, s:I, s:f, s:o*}", type, "yarn", "factor", r->factor, "beta_fast",
                          r->high_freq_factor, "beta_slow", r->low_freq_factor, original_context,
-                         (json_int_t)r->original_context, "attention_factor", r->attention_factor);
+                         (json_int_t)r->original_context, "attention_factor", r->attention_factor, "truncate",
+                         r->untruncated ? json_false() : NULL);
     return json_pack("{s:s, s:f, s:f, s:f, s:I}", type, "llama3", "factor", r->factor, "low_freq_factor",
                      r->low_freq_factor, "high_freq_factor", r->high_freq_factor, original_context,
                      (json_int_t)r->original_context);
 }
 
-static json_t *scaling_json(const struct layer_kind *kind)
+static json_t *scaling_json(const struct config *c, const struct layer_kind *kind)
 {
     if (kind->rope != ROPE_PROPORTIONAL)
-        return folder_rope_json(&kind->rope_scaling, "rope_type", "original_max_position_embeddings");
+        return folder_rope_json(c, &kind->rope_scaling, "rope_type", "original_max_position_embeddings");
     return json_pack("{s:s, s:f, s:f}", "rope_type", "proportional", "partial_rotary_factor",
                      (double)kind->rotary / (double)kind->head_dim, "factor",
                      kind->rope_scaling.factor > 0 ? kind->rope_scaling.factor : 1);
@@ -105,6 +120,19 @@ static void add_no_rope_layers(json_t *json, const struct config *c)
     json_object_set_new(json, "no_rope_layers", list);
 }
 
+// Beside RoPE's scaling, in its object.
+static void add_position_scale(json_t *json, const struct layer_kind *kind)
+{
+    static const char original[] = "original_max_position_embeddings";
+    json_t *object = json_object_get(json, "rope_scaling");
+    if (json_is_null(object)) {
+        object = json_pack("{s:s}", "rope_type", "default");
+        json_object_set_new(json, "rope_scaling", object);
+    }
+    json_object_set_new(object, "llama_4_scaling_beta", json_real(kind->position_scale.beta));
+    json_object_set_new(object, original, json_integer((json_int_t)kind->position_scale.length));
+}
+
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
@@ -116,7 +144,7 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         "num_key_value_heads", (json_int_t)kind->kv_heads, "head_dim", (json_int_t)kind->head_dim,
         "intermediate_size", (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
         (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", kind->rope_theta, "rope_scaling", scaling_json(kind), "tie_word_embeddings", c->tied,
+        "rope_theta", kind->rope_theta, "rope_scaling", scaling_json(c, kind), "tie_word_embeddings", c->tied,
         family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
         "torch_dtype", dtypes[dtype]);
     CHECK(json);
@@ -158,6 +186,8 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         json_object_set_new(json, "scale_depth", json_real(residual * sqrt((double)c->layers)));
         json_object_set_new(json, "dim_model_base", json_integer(llround(logits * (double)c->width)));
     }
+    if (family->scales_positions)
+        add_position_scale(json, kind);
     if (family->cap > 0) {
         json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
         json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
@@ -264,6 +294,20 @@ static bool has_softmax_of(const struct family *family, const struct config *c)
     return same;
 }
 
+// Tells whether the family scales queries by position as the config does; none writes chunked attention.
+static bool has_positions_of(const struct family *family, const struct config *c)
+{
+    bool same = true;
+    for (size_t l = 0; l < c->layers; l++) {
+        const struct layer_kind *kind = config_kind(c, l);
+        const struct position_scale *scale = &kind->position_scale;
+        size_t original = kind->rope_scaling.original_context;
+        same &= !kind->chunked && (scale->length > 0) == family->scales_positions && scale->offset == 0 &&
+                (scale->length == 0 || original == 0 || original == scale->length);
+    }
+    return same;
+}
+
 // Tells whether the family supports the config's biases, norms, scales, caps and windows.
 static bool is_of(const struct family *family, const struct config *c)
 {
@@ -273,8 +317,8 @@ static bool is_of(const struct family *family, const struct config *c)
            family->unit_offset == c->unit_offset && family->norms == c->norms &&
            (family->scales_queries || family->multiplies || family->latent.kv_rank > 0 ||
             c->kinds[0].query_scale == 0) &&
-           has_latent_of(family, c) && has_softmax_of(family, c) && has_delta_of(family, c) &&
-           has_rope_of(family, c);
+           has_latent_of(family, c) && has_positions_of(family, c) && has_softmax_of(family, c) &&
+           has_delta_of(family, c) && has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

@@ -47,7 +47,9 @@ struct family {
     size_t full_each;        // SLIDING_PATTERN: n
     bool full_first;         // of n layers the first has no window, not the last
     const char *pattern_key; // its key; NULL: none
+    bool scales_positions;   // of queries, by llama_4_scaling_beta in RoPE's object
     bool default_rope;       // transformers supports only longrope scaling
+    size_t original_context; // default of original_max_position_embeddings, which is of the root alone; 0: none
     size_t max_context;
     bool padded; // transformers defaults pad_token_id to `pad`
     size_t pad;

@@ -79,14 +79,21 @@ static bool read_key(struct json_field shape, const struct key *key, struct conf
 static bool read_yarn(struct json_field field, struct rope_scaling *scaling, struct status *status)
 {
     const struct names known = {
-        6, {"type", "factor", "beta_fast", "beta_slow", "original_context", "attention_factor"}};
+        7, {"type", "factor", "beta_fast", "beta_slow", "original_context", "attention_factor", "truncate"}};
+    bool truncate = true;
     struct json_field context = json_field_get(field, "original_context");
-    *scaling = (struct rope_scaling){scaling->factor, 1, 32, 0, rope_yarn_gain(scaling->factor)};
+    *scaling = (struct rope_scaling){.factor = scaling->factor,
+                                     .low_freq_factor = 1,
+                                     .high_freq_factor = 32,
+                                     .attention_factor = rope_yarn_gain(scaling->factor)};
     if (!json_field_object(field, &known, "rope_scaling", status))
         return false;
     if (!context.value)
         return json_field_fail(context, status,
                                "missing; the context that the model was trained for, such as 32768");
+    if (!json_field_bool(json_field_get(field, "truncate"), &truncate, status))
+        return false;
+    scaling->untruncated = !truncate;
     return json_field_number(json_field_get(field, "beta_fast"), 1e-6, 1e6, &scaling->high_freq_factor, status) &&
            json_field_number(json_field_get(field, "beta_slow"), 1e-6, 1e6, &scaling->low_freq_factor, status) &&
            json_field_number(json_field_get(field, "attention_factor"), 1e-6, 1e6, &scaling->attention_factor,
@@ -94,8 +101,41 @@ static bool read_yarn(struct json_field field, struct rope_scaling *scaling, str
            json_field_count(context, 1, SIZE_MAXIMUM, " of tokens", &scaling->original_context, status);
 }
 
-static bool read_scaling(struct json_field field, struct rope_scaling *scaling, struct status *status)
+static bool read_factors(struct json_field field, double *factors, struct status *status)
 {
+    size_t count = json_array_size(field.value);
+    memset(factors, 0, LONGROPE_PAIRS * sizeof *factors);
+    if (count == 0 || count > LONGROPE_PAIRS)
+        return json_field_expected(field, status, "a list of numbers, one per frequency, at most %d",
+                                   LONGROPE_PAIRS);
+    bool read = true;
+    for (size_t j = 0; j < count && read; j++)
+        read = json_field_number(json_field_at(field, j), 1e-6, 1e6, &factors[j], status);
+    return read;
+}
+
+static bool read_longrope(struct json_field field, struct config *config, struct status *status)
+{
+    static const struct names known = {
+        5, {"type", "short_factor", "long_factor", "original_context", "attention_factor"}};
+    struct rope_scaling *scaling = &config->kinds[0].rope_scaling;
+    *scaling = (struct rope_scaling){.factor = 1, .attention_factor = 1, .longrope = true};
+    struct json_field context = json_field_get(field, "original_context");
+    if (!json_field_object(field, &known, "rope_scaling", status))
+        return false;
+    if (!context.value)
+        return json_field_fail(context, status,
+                               "missing; the longest document that short_factor is for, such as 4096");
+    return read_factors(json_field_get(field, "short_factor"), config->short_factors, status) &&
+           read_factors(json_field_get(field, "long_factor"), config->long_factors, status) &&
+           json_field_number(json_field_get(field, "attention_factor"), 1e-6, 1e6, &scaling->attention_factor,
+                             status) &&
+           json_field_count(context, 1, SIZE_MAXIMUM, " of tokens", &scaling->original_context, status);
+}
+
+static bool read_scaling(struct json_field field, struct config *config, struct status *status)
+{
+    struct rope_scaling *scaling = &config->kinds[0].rope_scaling;
     if (!field.value)
         return true;
     if (json_is_null(field.value)) {
@@ -103,16 +143,18 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
         return true;
     }
     const struct names known = {5, {"type", "factor", "low_freq_factor", "high_freq_factor", "original_context"}};
-    const struct names types = {3, {"llama3", "linear", "yarn"}};
+    const struct names types = {4, {"llama3", "linear", "yarn", "longrope"}};
     const char *named = json_string_value(json_object_get(field.value, "type"));
     bool yarn = named && strcmp(named, "yarn") == 0;
+    if (named && strcmp(named, "longrope") == 0)
+        return read_longrope(field, config, status);
     if (!yarn && !json_field_object(field, &known, "rope_scaling", status))
         return false;
     struct json_field factor = json_field_get(field, "factor");
     if (!factor.value)
         return json_field_fail(factor, status, "missing; how much longer than original_context, such as 8");
     size_t type = 0;
-    *scaling = (struct rope_scaling){0, 1, 4, 8192, 0};
+    *scaling = (struct rope_scaling){.low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192};
     if (!json_field_choice(json_field_get(field, "type"), &types, "type of rope_scaling", &type, status) ||
         !json_field_number(factor, 1, 1e6, &scaling->factor, status))
         return false;
@@ -135,14 +177,22 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
 struct flat {
     bool without[CONFIG_KIND_LAYERS];
     struct layer_kind kind;
+    // What goes by a layer's window or positions: chunked attention is of those with a window, the
+    // scale of all, or of those without positions.
+    bool chunked, scales_without;
+    struct position_scale scale;
 };
 
 static struct flat flat_of(const struct config *config)
 {
-    struct flat flat = {.kind = *config_full_kind(config)};
+    struct flat flat = {.kind = *config_full_kind(config), .scales_without = true};
     bool all = flat.kind.rope == ROPE_NONE;
     for (size_t l = 0; l < config->layers; l++) {
-        enum rope_pairs rope = config_kind(config, l)->rope;
+        const struct layer_kind *kind = config_kind(config, l);
+        enum rope_pairs rope = kind->rope;
+        flat.chunked |= kind->chunked;
+        flat.scales_without &= rope == ROPE_NONE || kind->position_scale.length == 0;
+        flat.scale = kind->position_scale.length > 0 ? kind->position_scale : flat.scale;
         if (l < CONFIG_KIND_LAYERS)
             flat.without[l] = rope == ROPE_NONE;
         flat.kind.rope = rope != ROPE_NONE ? rope : flat.kind.rope;
@@ -150,7 +200,59 @@ static struct flat flat_of(const struct config *config)
     }
     if (all)
         memset(flat.without, 0, sizeof flat.without);
+    flat.kind.chunked = false;
+    flat.kind.position_scale = (struct position_scale){0};
     return flat;
+}
+
+static bool read_flat(struct json_field shape, struct flat *flat, struct status *status)
+{
+    static const struct names known = {4, {"beta", "length", "offset", "no_rope"}};
+    struct json_field scale = json_field_get(shape, "position_scale");
+    if (!json_field_bool(json_field_get(shape, "chunked"), &flat->chunked, status))
+        return false;
+    if (!scale.value)
+        return true;
+    flat->scale = (struct position_scale){0};
+    flat->scales_without = false;
+    if (!json_field_given(scale))
+        return true;
+    struct json_field beta = json_field_get(scale, "beta"), length = json_field_get(scale, "length");
+    if (!json_field_object(scale, &known, "position_scale", status))
+        return false;
+    if (!beta.value || !length.value)
+        return json_field_fail(scale, status, "needs a beta, such as 0.1, and a length in tokens, such as 8192");
+    return json_field_number(beta, 1e-6, 1e6, &flat->scale.beta, status) &&
+           json_field_count(length, 1, JSON_INTEGER_MAX, " of tokens", &flat->scale.length, status) &&
+           json_field_count(json_field_get(scale, "offset"), 0, JSON_INTEGER_MAX, " of tokens", &flat->scale.offset,
+                            status) &&
+           json_field_bool(json_field_get(scale, "no_rope"), &flat->scales_without, status);
+}
+
+// Gives attention's kinds what goes by their windows and positions.
+static void apply_flat(struct config *config, const struct flat *flat)
+{
+    for (size_t k = 0; k < CONFIG_DELTA; k++) {
+        struct layer_kind *kind = &config->kinds[k];
+        bool without = kind->rope == ROPE_NONE;
+        if (!config_has_kind(config, k))
+            continue;
+        kind->chunked = flat->chunked && kind->window > 0;
+        if (without || !flat->scales_without)
+            kind->position_scale = flat->scale;
+    }
+}
+
+static void add_flat(json_t *shape, const struct flat *flat)
+{
+    const struct position_scale *scale = &flat->scale;
+    if (flat->chunked)
+        json_object_set_new(shape, "chunked", json_true());
+    if (scale->length > 0)
+        json_object_set_new(shape, "position_scale",
+                            json_pack("{s:f, s:I, s:I, s:b}", "beta", scale->beta, "length",
+                                      (json_int_t)scale->length, "offset", (json_int_t)scale->offset, "no_rope",
+                                      flat->scales_without));
 }
 
 // Windows of a shape: their length, 0: none, and the RoPE base of layers with one, 0: that of all. The layers
@@ -335,6 +437,8 @@ static bool read_shape(struct json_field field, struct config *config, struct st
         names_add(&known, keys[i].name);
     names_add(&known, "local_rope_theta");
     names_add(&known, "no_rope_layers");
+    names_add(&known, "chunked");
+    names_add(&known, "position_scale");
     if (!json_field_object(field, &known, "model", status))
         return false;
     *config = (struct config){.kinds = {{.rope_theta = 10000}}, .norm_epsilon = 1e-5};
@@ -367,16 +471,18 @@ static bool read_shape(struct json_field field, struct config *config, struct st
                                    config->width, kind->heads);
         kind->head_dim = config->width / kind->heads;
     }
-    if (!read_scaling(json_field_get(field, "rope_scaling"), &kind->rope_scaling, status) ||
+    if (!read_scaling(json_field_get(field, "rope_scaling"), config, status) ||
         !read_windows(field, config, &windows, status))
         return false;
     if (windows.length > 0)
         config_add_window(config, windows.length, windows.local_rope_theta);
     struct json_field no_rope = json_field_get(field, "no_rope_layers");
-    return read_no_rope_layers(no_rope, config->layers, flat.without, status) &&
-           (config_remove_positions(config, flat.without) ||
-            json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_DELTA)) &&
-           read_delta(field, &before, config, status);
+    if (!read_no_rope_layers(no_rope, config->layers, flat.without, status) || !read_flat(field, &flat, status))
+        return false;
+    if (!config_remove_positions(config, flat.without))
+        return json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_DELTA);
+    apply_flat(config, &flat);
+    return read_delta(field, &before, config, status);
 }
 
 static json_t *shape_json(const struct config *given)
@@ -399,9 +505,10 @@ static json_t *shape_json(const struct config *given)
         json_object_set_new(shape, keys[i].name, json);
     }
     json_object_set_new(shape, "rope_scaling",
-                        folder_rope_json(&config->kinds[0].rope_scaling, "type", "original_context"));
+                        folder_rope_json(config, &config->kinds[0].rope_scaling, "type", "original_context"));
     if (windows.local_rope_theta > 0)
         json_object_set_new(shape, "local_rope_theta", json_real(windows.local_rope_theta));
+    add_flat(shape, &of);
     json_t *without = json_array();
     for (size_t l = 0; l < config->layers && l < CONFIG_KIND_LAYERS; l++)
         if (of.without[l])

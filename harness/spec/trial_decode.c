@@ -231,6 +231,10 @@ static bool check_prompt(const struct trial *trial, const struct trial_fields *f
         return json_field_fail(
             group, status,
             "cannot be combined with \"documents\", which cut the shared prompt; leave one of the two out");
+    if (config_chunk(&trial->config) > 0)
+        return json_field_fail(group, status,
+                               "cannot be combined with chunked attention, whose chunks begin with each sequence; "
+                               "leave it out");
     return true;
 }
 

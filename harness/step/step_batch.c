@@ -30,6 +30,7 @@ void step_batch_set_objective(struct batch *batch, struct device *device, const 
 void step_batch_share(struct batch *batch, const struct model *model)
 {
     const struct comm *ranks = &model->ranks.sequence;
+    batch_set_chunks(batch, model->device, config_chunk(&model->config));
     if (ranks->size > 1)
         batch_share(batch, model->device, ranks->size, ranks->rank);
     if (ranks->size > 1 && model->ranks.exchange == EXCHANGE_RING)

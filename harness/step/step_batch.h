@@ -8,5 +8,6 @@ void step_batch_open(struct batch *batch, struct device *device, const struct ba
 // Adds the inputs of the trial's objective.
 void step_batch_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
                               const struct batch_data *data);
-// Reduces it to this rank's tokens, if ranks divide each sequence.
+// Cuts its documents into the chunks of the model's chunked attention, and reduces it to this rank's tokens, if
+// ranks divide each sequence.
 void step_batch_share(struct batch *batch, const struct model *model);

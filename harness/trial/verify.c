@@ -134,7 +134,8 @@ static struct config config_of(const struct shape *shape)
     config.qkv_bias = shape->qkv_bias;
     config.qk_norm = shape->qk_norm;
     if (shape->scaled)
-        config.kinds[0].rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
+        config.kinds[0].rope_scaling =
+            (struct rope_scaling){.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 16};
     if (shape->family)
         shape->family(&config);
     return config;

@@ -18,5 +18,5 @@ enum attention_kept {
 // The shape for a run of tokens of B sequences.
 struct attention_shape attention_shape_of(const struct config *config, const struct batch *batch, size_t layer,
                                           struct token_run run, size_t B);
-// Pairs of a query and a key that it sees, per sequence. window 0: none.
-double attention_pairs(const struct batch *batch, size_t window);
+// Pairs of a query and a key that it sees in layers of the kind, per sequence.
+double attention_pairs(const struct batch *batch, const struct layer_kind *kind);

@@ -71,7 +71,8 @@ static bool pair_of(const struct model *model, const struct batch *batch, size_t
     pair->shape.start -= piece.start;
     pair->shape.keys = piece.count;
     CHECK(!batch->starts || batch->shifted || model->device->status.code != STATUS_OK);
-    pair->shape.mask.documents = batch_documents_from(batch, piece.start, runs[i]);
+    bool chunked = config_kind(&model->config, layer)->chunked;
+    pair->shape.mask.documents = batch_documents_from(batch, piece.start, runs[i], chunked);
     bool seen = false;
     for (size_t b = 0; b < B; b++) // the first queries see furthest back
         seen |= attention_seen_keys(&pair->shape, 0, b).own < piece.count;

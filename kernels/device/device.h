@@ -329,6 +329,20 @@ struct rope_shape {
 typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,
                      size_t start, size_t batch, struct documents documents, int direction);
 
+// Factor of a query at position p of its document: 1 + beta ln(1 + floor((p + offset) / length)) (Llama 4). length
+// 0: 1.
+struct position_scale {
+    double beta;
+    size_t length, offset;
+};
+HOST_DEVICE static inline double position_factor(struct position_scale scale, size_t position)
+{
+    return 1 + scale.beta * log1p((double)((position + scale.offset) / scale.length));
+}
+// Row r of x, at the position where rope has it, times its factor; in place.
+typedef void position_scale_op(struct device *device, struct tensor x, struct position_scale scale, size_t start,
+                               size_t batch, struct documents documents);
+
 // S = q k^T * scale, capped, + causal + mask;  o = softmax(S) v;  logsumexp: of S, [queries * batch, heads],
 // natural logarithm. A query that sees no key has o = 0 and logsumexp = -infinity.
 typedef void attention_forward_op(struct device *device, struct attention_shape shape, struct tensor o,
@@ -519,7 +533,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
     OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(copy_heads) OPERATION(sum_heads) \
     OPERATION(accumulate) OPERATION(scale) OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
-    OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(attention_sink_forward) \
+    OPERATION(rope) OPERATION(position_scale) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(attention_sink_forward) \
     OPERATION(attention_sink_backward) OPERATION(gate_forward) OPERATION(gate_backward) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
     OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \

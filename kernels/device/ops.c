@@ -225,6 +225,18 @@ void op_rope(struct device *device, struct tensor x, struct tensor frequencies, 
         x, frequencies, shape, start, batch, documents, direction);
 }
 
+void op_position_scale(struct device *device, struct tensor x, struct position_scale scale, size_t start,
+                       size_t batch, struct documents documents)
+{
+    if (failed(device))
+        return;
+    CHECK(x.rows % batch == 0 && scale.length > 0);
+    check_documents(&documents, x.rows, batch);
+    RUN(device, WORK_ROPE, position_scale,
+        2 * bytes(x) + bytes(documents.device_starts) + bytes(documents.device_prefixes), x, scale, start, batch,
+        documents);
+}
+
 void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
                        enum activation activation)
 {

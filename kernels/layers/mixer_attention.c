@@ -64,14 +64,19 @@ static struct rotated rotated_queries(const struct model *model, size_t layer)
 {
     const struct layer_kind *kind = kind_of(model, layer);
     double gain = rope_gain(kind);
-    return (struct rotated){layer, kind->heads, block_of(model, layer)->parameters[Q_NORM].weight,
-                            kind->query_scale, gain * gain};
+    return (struct rotated){.layer = layer,
+                            .heads = kind->heads,
+                            .norm = block_of(model, layer)->parameters[Q_NORM].weight,
+                            .scale = kind->query_scale,
+                            .gain = gain * gain,
+                            .by_position = kind->position_scale};
 }
 
 static struct rotated rotated_keys(const struct model *model, size_t layer)
 {
-    return (struct rotated){layer, kind_of(model, layer)->kv_heads,
-                            block_of(model, layer)->parameters[K_NORM].weight, 0, 0};
+    return (struct rotated){.layer = layer,
+                            .heads = kind_of(model, layer)->kv_heads,
+                            .norm = block_of(model, layer)->parameters[K_NORM].weight};
 }
 
 // ---- from x to queries, keys and values
@@ -432,17 +437,16 @@ static double kept_bytes(const struct model *model, size_t layer)
 static double flops(const struct config *c, size_t layer, const struct batch *batch)
 {
     const struct layer_kind *kind = config_kind(c, layer);
-    return 4 * attention_pairs(batch, kind->window) * (double)q_cols(kind);
+    return 4 * attention_pairs(batch, kind) * (double)q_cols(kind);
 }
 
 static bool check(const struct config *c, const struct layer_kind *kind, struct status *status)
 {
-    (void)c;
     if (kind->value_dim > 0 || kind->q_rank > 0) {
         return status_set(status, STATUS_BAD_INPUT,
                           "value_dim and q_rank are of latent attention, which has a kv_rank above 0");
     }
-    return config_check_scores(kind, status);
+    return config_check_scores(c, kind, status);
 }
 
 static bool shares(const struct config *c, size_t layer, enum exchange exchange, size_t ranks,

@@ -8,6 +8,7 @@
 #include "kernels/attention/attention_shape.h"
 #include "kernels/attention/ring.h"
 #include "kernels/layers/block_ends.h"
+#include "kernels/layers/rotation.h"
 #include "kernels/model/carry.h"
 
 // Epsilon of the latents' norms: their class's default, whatever the model's is (transformers, DeepseekV3RMSNorm).
@@ -91,7 +92,7 @@ static bool check(const struct config *c, const struct layer_kind *kind, struct 
                           "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
                           kind->kv_heads, kind->heads);
     }
-    return config_check_scores(kind, status) &&
+    return config_check_scores(c, kind, status) &&
            config_check_size("rotary of latent attention", kind->rotary, kind->head_dim - 1, status) &&
            config_check_size("value_dim", kind->value_dim, 512, status) &&
            config_check_size("kv_rank", kind->kv_rank, CONFIG_SIZE_MAX, status);
@@ -121,7 +122,7 @@ static void turn(struct model *model, const struct batch *batch, size_t layer, s
     const struct layer_kind *kind = kind_of(model, layer);
     struct rope_shape shape = {kind->rotary, kind->rope == ROPE_INTERLEAVED, gain};
     if (kind->rope != ROPE_NONE)
-        op_rope(model->device, x, model->rope_frequencies[kind - model->config.kinds], shape, tokens.start,
+        op_rope(model->device, x, rotation_frequencies(model, batch, layer), shape, tokens.start,
                 x.rows / tokens.count, batch_documents(batch, tokens), direction);
 }
 
@@ -167,6 +168,11 @@ static void turn_queries(struct model *model, const struct batch *batch, size_t 
     tensor_free(device, &part);
     if (kind->query_scale > 0 && kind->query_scale != 1)
         op_scale(device, q, kind->query_scale);
+    for (size_t i = 0; kind->position_scale.length > 0 && i < count; i++) {
+        struct span run = {runs[i].start, runs[i].count};
+        op_position_scale(device, tensor_rows(q, (runs[i].first - tokens.start) * B, run.count * B),
+                          kind->position_scale, run.start, B, batch_documents(batch, run));
+    }
 }
 
 // ---- from x to queries and latents
@@ -451,7 +457,7 @@ static bool run_sees(const struct attention *a, size_t i, struct seeing *seeing)
     *seeing = (struct seeing){run.first * a->batch, run.count * a->batch, shape};
     if (!a->ring)
         return true;
-    seeing->shape.mask.documents = batch_documents_from(a->at.batch, a->range.start, run);
+    seeing->shape.mask.documents = batch_documents_from(a->at.batch, a->range.start, run, false);
     bool sees = false;
     for (size_t b = 0; b < a->batch; b++) // the first queries see furthest back
         sees |= attention_seen_keys(&seeing->shape, 0, b).own < shape.keys;
@@ -951,7 +957,7 @@ static double kept_bytes(const struct model *model, size_t layer)
 static double flops(const struct config *c, size_t layer, const struct batch *batch)
 {
     const struct layer_kind *kind = config_kind(c, layer);
-    return 2 * attention_pairs(batch, kind->window) * (double)(q_cols(kind) + o_cols(kind));
+    return 2 * attention_pairs(batch, kind) * (double)(q_cols(kind) + o_cols(kind));
 }
 
 static bool shares(const struct config *c, size_t layer, enum exchange exchange, size_t ranks,

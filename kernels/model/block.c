@@ -34,6 +34,9 @@ bool config_check(const struct config *c, struct status *status)
     for (size_t k = 0; k < CONFIG_KINDS; k++)
         if (config_has_kind(c, k) && !check_kind(c, &c->kinds[k], status))
             return false;
+    for (size_t k = 0; k < CONFIG_KINDS; k++)
+        if (config_has_kind(c, k) && c->kinds[k].chunked && c->kinds[k].window != config_chunk(c))
+            return status_set(status, STATUS_BAD_INPUT, "layers with chunked attention must have one window");
     if (c->whole_qk_norm && !c->qk_norm)
         return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
     return config_check_number("logit_cap", c->logit_cap, false, status) &&

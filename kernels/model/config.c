@@ -243,6 +243,23 @@ bool config_check_number(const char *name, double value, bool positive, struct s
            status_set(status, STATUS_BAD_INPUT, "%s must be a positive number, found %g", name, value);
 }
 
+static bool check_longrope(const struct config *c, const struct layer_kind *kind, struct status *status)
+{
+    const struct rope_scaling *r = &kind->rope_scaling;
+    size_t pairs = rope_rotary(kind) / 2;
+    bool positive =
+        r->factor == 1 && r->original_context > 0 && r->attention_factor > 0 && isfinite(r->attention_factor);
+    for (size_t j = 0; positive && j < pairs && j < LONGROPE_PAIRS; j++)
+        positive = c->short_factors[j] > 0 && isfinite(c->short_factors[j]) && c->long_factors[j] > 0 &&
+                   isfinite(c->long_factors[j]);
+    return (positive && pairs <= LONGROPE_PAIRS && kind->rope != ROPE_PROPORTIONAL) ||
+           status_set(
+               status, STATUS_BAD_INPUT,
+               "longrope needs an original_context, an attention_factor and a short and a long factor above 0 "
+               "for each of at most %d frequencies, which are not proportional",
+               LONGROPE_PAIRS);
+}
+
 static bool check_scaling(const struct rope_scaling *r, struct status *status)
 {
     bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->attention_factor == 0 &&
@@ -256,7 +273,18 @@ static bool check_scaling(const struct rope_scaling *r, struct status *status)
                       "beta_slow < beta_fast) and an original_context above 0");
 }
 
-bool config_check_scores(const struct layer_kind *kind, struct status *status)
+static bool check_positions(const struct config *c, const struct layer_kind *kind, struct status *status)
+{
+    const struct position_scale *scale = &kind->position_scale;
+    if (scale->length > 0 && !config_check_number("beta of position_scale", scale->beta, true, status))
+        return false;
+    if (kind->chunked && kind->window == 0)
+        return status_set(status, STATUS_BAD_INPUT, "chunked attention needs a window, the length of its chunks");
+    return kind->rope_scaling.longrope ? check_longrope(c, kind, status)
+                                       : check_scaling(&kind->rope_scaling, status);
+}
+
+bool config_check_scores(const struct config *c, const struct layer_kind *kind, struct status *status)
 {
     if (kind->head_dim % 2 || kind->head_dim > 512) {
         return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
@@ -271,8 +299,7 @@ bool config_check_scores(const struct layer_kind *kind, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "proportional RoPE takes no rope_scaling but linear");
     return config_check_number("rope_theta", kind->rope_theta, true, status) &&
            config_check_number("query_scale", kind->query_scale, false, status) &&
-           config_check_number("attention_cap", kind->cap, false, status) &&
-           check_scaling(&kind->rope_scaling, status);
+           config_check_number("attention_cap", kind->cap, false, status) && check_positions(c, kind, status);
 }
 
 bool config_has_kind(const struct config *c, size_t kind)
@@ -289,6 +316,14 @@ size_t config_max_window(const struct config *c)
     for (size_t l = 0; l < c->layers; l++)
         max = config_kind(c, l)->window > max ? config_kind(c, l)->window : max;
     return max;
+}
+
+size_t config_chunk(const struct config *c)
+{
+    size_t chunk = 0;
+    for (size_t l = 0; l < c->layers && chunk == 0; l++)
+        chunk = config_kind(c, l)->chunked ? config_kind(c, l)->window : 0;
+    return chunk;
 }
 
 void config_add_window(struct config *c, size_t window, double local_rope_theta)
@@ -342,6 +377,11 @@ double rope_yarn_gain(double factor)
     return 0.1 * log(factor) + 1;
 }
 
+double rope_longrope_gain(double factor, size_t original_context)
+{
+    return factor > 1 ? sqrt(1 + log(factor) / log((double)original_context)) : 1;
+}
+
 double rope_gain(const struct layer_kind *kind)
 {
     return kind->rope_scaling.attention_factor > 0 ? kind->rope_scaling.attention_factor : 1;
@@ -365,7 +405,8 @@ bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other)
     return rope_rotary(kind) == rope_rotary(other) && turning_pairs(kind) == turning_pairs(other) &&
            kind->rope_theta == other->rope_theta && r->factor == s->factor &&
            r->low_freq_factor == s->low_freq_factor && r->high_freq_factor == s->high_freq_factor &&
-           r->original_context == s->original_context && r->attention_factor == s->attention_factor;
+           r->original_context == s->original_context && r->attention_factor == s->attention_factor &&
+           r->untruncated == s->untruncated && r->longrope == s->longrope;
 }
 
 // How much of frequency j is kept where those between are blended: by its turns in the original context.
@@ -375,7 +416,7 @@ static double kept_by_turns(const struct rope_scaling *r, double frequency)
     return (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
 }
 
-// Likewise in yarn: by its place between the two that turn so often, rounded outwards.
+// Likewise in yarn: by its place between the two that turn so often, rounded outwards unless untruncated.
 static double kept_by_place(const struct layer_kind *kind, size_t j)
 {
     const struct rope_scaling *r = &kind->rope_scaling;
@@ -383,18 +424,24 @@ static double kept_by_place(const struct layer_kind *kind, size_t j)
     for (int i = 0; i < 2; i++)
         places[i] = rope_rotary(kind) * log((double)r->original_context / (turns[i] * 2 * M_PI)) /
                     (2 * log(kind->rope_theta));
-    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)rope_rotary(kind) - 1);
+    for (int i = 0; i < 2 && !r->untruncated; i++)
+        places[i] = i ? ceil(places[i]) : floor(places[i]);
+    double first = fmax(places[0], 0), last = fmin(places[1], (double)rope_rotary(kind) - 1);
     last += first == last ? 0.001 : 0; // as those who made the models have it
     return 1 - ((double)j - first) / (last - first);
 }
 
-void rope_frequencies(const struct layer_kind *kind, double *frequencies)
+void rope_frequencies(const struct config *config, const struct layer_kind *kind, size_t context,
+                      double *frequencies)
 {
     const struct rope_scaling *r = &kind->rope_scaling;
+    const double *factors = context > r->original_context ? config->long_factors : config->short_factors;
     size_t rotary = rope_rotary(kind);
     for (size_t j = 0; j < rotary / 2; j++) {
         double frequency = j < turning_pairs(kind) ? pow(kind->rope_theta, -(2.0 * j) / rotary) : 0;
-        if (r->factor != 0 && r->high_freq_factor == 0) {
+        if (r->longrope) {
+            frequency /= factors[j];
+        } else if (r->factor != 0 && r->high_freq_factor == 0) {
             frequency /= r->factor;
         } else if (r->factor != 0) {
             // Long wavelengths are stretched by the factor, short ones kept, those between blended.

@@ -9,12 +9,17 @@
 // RoPE scaling: with factor alone "linear", every wavelength is stretched; else those that turn less often than
 // low_freq_factor times in the original context are, and of those up to high_freq_factor times a part: "llama3"
 // (Llama 3.1 and later), or, with an attention_factor that queries and keys are multiplied by, "yarn" (Peng et al.
-// 2023, arXiv 2309.00071), in which the two are beta_slow and beta_fast. factor 0: none.
+// 2023, arXiv 2309.00071), in which the two are beta_slow and beta_fast. With factors by frequency it is "longrope"
+// (Ding et al. 2024, arXiv 2402.13753), whose factor is 1: struct config's short ones divide the frequencies, or
+// its long ones where the longest document of a step is longer than the original context. factor 0: none.
 struct rope_scaling {
     double factor, low_freq_factor, high_freq_factor;
     size_t original_context;
-    double attention_factor; // of yarn; 0: none
+    double attention_factor; // of yarn and longrope; 0: none
+    bool untruncated;        // yarn: the blend does not begin and end at whole frequencies (gpt-oss)
+    bool longrope;
 };
+#define LONGROPE_PAIRS 128
 
 // Pairs of a head's numbers that RoPE turns: each with the one half of them away, or with its neighbour. NONE: the
 // layer has no positions. PROPORTIONAL: halves of whole heads, of whose frequencies those beyond `rotary` are 0.
@@ -28,15 +33,18 @@ struct layer_kind {
     size_t heads, kv_heads, head_dim;
     size_t value_dim; // in latent attention, too; 0: that of attention, head_dim
     size_t window;    // a query sees this many keys, the last its own; 0: all before it
+    // Llama 4: documents are cut into chunks of `window` tokens, and a query sees its own chunk alone.
+    bool chunked;
     enum rope_pairs rope;
     size_t rotary; // how many of a head's numbers turn, the first ones; 0: all. In latent attention the last ones,
                    // which heads share.
     double rope_theta;
     struct rope_scaling rope_scaling;
-    double query_scale; // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
-    double cap;         // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
-    bool sinks;         // gpt-oss: a sink of each head in the softmax, self_attn.sinks
-    bool gated;         // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
+    double query_scale;                   // factor of queries; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
+    struct position_scale position_scale; // of queries, behind RoPE
+    double cap;                           // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
+    bool sinks;                           // gpt-oss: a sink of each head in the softmax, self_attn.sinks
+    bool gated; // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
     // Gated DeltaNet's factor of beta, which is between 0 and that (0: 1), and epsilon of its gated norm.
     double beta_scale, gate_epsilon;
     // Latent attention's widths of the latents that queries (0: none), and keys and values, are projected from; 0
@@ -82,8 +90,9 @@ struct config {
     enum activation activation; // of the MLP's gate
     // Factors of embeddings, of what a block adds, and of logits; 0: 1.
     double embedding_scale, residual_scale, logits_scale;
-    double logit_cap;   // of logits, as of scores; 0: none
-    size_t max_context; // max_position_embeddings; not a limit here
+    double short_factors[LONGROPE_PAIRS], long_factors[LONGROPE_PAIRS]; // of kinds with longrope
+    double logit_cap;                                                   // of logits, as of scores; 0: none
+    size_t max_context;                                                 // max_position_embeddings; not a limit here
 };
 static inline const struct layer_kind *config_kind(const struct config *config, size_t layer)
 {
@@ -102,7 +111,7 @@ const struct config *config_preset(const char *name);
 // least 0, or above it; heads, positions and scores of a kind with queries and keys.
 bool config_check_size(const char *name, size_t value, size_t max, struct status *status);
 bool config_check_number(const char *name, double value, bool positive, struct status *status);
-bool config_check_scores(const struct layer_kind *kind, struct status *status);
+bool config_check_scores(const struct config *config, const struct layer_kind *kind, struct status *status);
 // Whether a layer is of this kind.
 bool config_has_kind(const struct config *config, size_t kind);
 // The longest window of the layers that have one; 0: none has.
@@ -115,11 +124,17 @@ size_t rope_rotary(const struct layer_kind *kind);
 // Takes the positions from these layers: their kinds get ROPE_NONE, split where other layers have them. False if
 // there are too many kinds then.
 bool config_remove_positions(struct config *config, const bool layers[CONFIG_KIND_LAYERS]);
-// RoPE's angular frequencies, scaling applied: rope_rotary / 2 values.
-void rope_frequencies(const struct layer_kind *kind, double *frequencies);
+// RoPE's angular frequencies, scaling applied: rope_rotary / 2 values. kind: one of the config's. context: tokens
+// of the longest document, which longrope chooses by.
+void rope_frequencies(const struct config *config, const struct layer_kind *kind, size_t context,
+                      double *frequencies);
 // Whether these are the same for two kinds.
 bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other);
-// Factor of what turns of queries and keys: 1 except for yarn.
+// Factor of what turns of queries and keys: 1 except for yarn and longrope.
 double rope_gain(const struct layer_kind *kind);
-// YaRN's own choice of it for a factor: 0.1 ln(factor) + 1.
+// YaRN's own choice of it for a factor, 0.1 ln(factor) + 1; and longrope's, sqrt(1 + ln(factor) / ln(context)), 1
+// for factors up to 1.
 double rope_yarn_gain(double factor);
+double rope_longrope_gain(double factor, size_t original_context);
+// Length of the chunks of layers with chunked attention; 0: there are none.
+size_t config_chunk(const struct config *config);

@@ -264,10 +264,14 @@ static void set_frequencies(struct model *model, size_t kind)
         *to = model->rope_frequencies[first];
         return;
     }
-    double *frequencies = malloc(pairs * sizeof *frequencies);
+    const struct rope_scaling *scaling = &model->config.kinds[kind].rope_scaling;
+    size_t rows = scaling->longrope ? 2 : 1;
+    double *frequencies = malloc(rows * pairs * sizeof *frequencies);
     CHECK(frequencies);
-    rope_frequencies(&model->config.kinds[kind], frequencies);
-    *to = tensor_new(model->device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
+    for (size_t row = 0; row < rows; row++)
+        rope_frequencies(&model->config, &model->config.kinds[kind], scaling->original_context + row,
+                         frequencies + row * pairs);
+    *to = tensor_new(model->device, rows, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
     tensor_write(model->device, *to, frequencies);
     free(frequencies);
 }

@@ -82,11 +82,12 @@ struct model {
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
     struct projection input, output;                 // the embedding and the head with LoRA's factors
     struct layer *layers;
-    struct tensor rope_frequencies[CONFIG_KINDS]; // [1, rotary / 2] f64, by kind; kinds may share one
-    struct unit_keeper *keeper;                   // unit.h; NULL: the parameters are listed alone
-    struct unit_listener *listener;               // unit.h; NULL: none
-    size_t lowest_trained; // nothing below this layer trains, and a backward pass ends with it
-    bool block_coordinate; // one block trains at a time
+    // [1, rotary / 2] f64, longrope's [2, ..], of short and of long documents, by kind; kinds may share one
+    struct tensor rope_frequencies[CONFIG_KINDS];
+    struct unit_keeper *keeper;     // unit.h; NULL: the parameters are listed alone
+    struct unit_listener *listener; // unit.h; NULL: none
+    size_t lowest_trained;          // nothing below this layer trains, and a backward pass ends with it
+    bool block_coordinate;          // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
     size_t latent_block;         // keys that latent attention projects at once; 0: LATENT_BLOCK

@@ -24,6 +24,7 @@ void normaliser_add(struct normaliser *step, const struct normaliser *batch)
     step->chosen_rows += batch->chosen_rows;
     step->weight += batch->weight;
     step->desirable += batch->desirable;
+    step->longest = batch->longest > step->longest ? batch->longest : step->longest;
 }
 
 // The sequence of row t * B + b.
@@ -53,7 +54,7 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
                              .batch = batch,
                              .pieces = pieces_of(context, 1, 0),
                              .sequences = batch,
-                             .normaliser = {.sequences = batch, .pairs = batch / 2},
+                             .normaliser = {.sequences = batch, .pairs = batch / 2, .longest = context},
                              .objective = objectives[0]};
     opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     opened->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
@@ -112,6 +113,17 @@ static struct tensor place_integers(struct device *device, const int32_t *values
     return placed;
 }
 
+static void find_longest(struct batch *batch)
+{
+    size_t *longest = &batch->normaliser.longest;
+    *longest = 0;
+    for (size_t row = 0; row < batch->context * batch->batch; row++) {
+        size_t start = (size_t)batch->starts[row], tokens = row / batch->batch + 1 - start;
+        tokens += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
+        *longest = tokens > *longest ? tokens : *longest;
+    }
+}
+
 // A document begins wherever the numbers of a sequence's tokens change. numbers: [batch, context].
 static void set_starts(struct batch *batch, struct device *device, const int32_t *numbers)
 {
@@ -134,6 +146,8 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
     for (size_t at = 0; at < batch->context * batch->batch; at++)
         CHECK(at % batch->context == 0 || documents[at - 1] <= documents[at]);
     set_starts(batch, device, documents);
+    if (batch->starts)
+        find_longest(batch);
     if (device->status.code == STATUS_OK && !device->ops->dataless)
         end_targets(batch, device);
 }
@@ -160,6 +174,7 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
     set_sequences(batch, device, of, count);
     if (!batch->of)
         return;
+    find_longest(batch);
     batch->documents =
         XXH3_64bits_withSeed(batch->prefixes, batch->batch * sizeof *batch->prefixes, batch->documents);
     batch->device_prefixes = place_integers(device, batch->prefixes, batch->batch);
@@ -174,6 +189,31 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
             count_rows(batch, targets);
         free(targets);
     }
+}
+
+void batch_set_chunks(struct batch *batch, struct device *device, size_t chunk)
+{
+    size_t rows = batch->context * batch->batch;
+    CHECK(batch->chunk == 0 && !batch_is_shared(batch) && (chunk == 0 || !batch->prefixes));
+    batch->chunk = chunk;
+    if (chunk == 0 || chunk >= batch->context)
+        return;
+    batch->chunk_starts = host_new(device, rows, sizeof *batch->chunk_starts);
+    for (size_t row = 0; batch->chunk_starts && row < rows; row++) {
+        size_t t = row / batch->batch, start = batch->starts ? (size_t)batch->starts[row] : 0;
+        batch->chunk_starts[row] = (int32_t)(t - (t - start) % chunk);
+    }
+    if (batch->chunk_starts)
+        batch->device_chunk_starts = place_integers(device, batch->chunk_starts, rows);
+}
+
+struct documents batch_chunks(const struct batch *batch, struct span tokens)
+{
+    size_t row = tokens.start * batch->batch, rows = tokens.count * batch->batch;
+    if (!batch->chunk_starts)
+        return batch_documents(batch, tokens);
+    return (struct documents){.starts = batch->chunk_starts + row,
+                              .device_starts = tensor_rows(batch->device_chunk_starts, row, rows)};
 }
 
 struct documents batch_documents(const struct batch *batch, struct span tokens)
@@ -483,41 +523,50 @@ static size_t piece_start(const struct batch *batch, size_t piece)
     return comm_share(batch->pieces.context, piece_count(batch), piece).start;
 }
 
-void batch_shift_documents(struct batch *batch, struct device *device)
+// starts: of all ranks' rows, counted from each piece's first key; the result is on the host and in *placed.
+static int32_t *shifted_starts(const struct batch *batch, struct device *device, const int32_t *starts,
+                               struct tensor *placed)
 {
     struct token_run runs[PIECES];
     size_t B = batch->batch, own = batch->context * B, pieces = piece_count(batch);
     size_t count = pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs);
-    if (!batch->starts)
-        return;
-    CHECK(batch_is_shared(batch) && !batch->prefixes && !batch->shifted);
-    batch->shifted = host_new(device, pieces * own, sizeof *batch->shifted);
-    if (!batch->shifted)
-        return;
+    int32_t *shifted = starts ? host_new(device, pieces * own, sizeof *shifted) : NULL;
+    if (!shifted)
+        return NULL;
     for (size_t at = 0; at < pieces * count; at++) {
         const struct token_run *run = &runs[at % count];
         size_t key = piece_start(batch, at / count);
-        int32_t *shifted = batch->shifted + at / count * own + run->first * B;
+        int32_t *of_run = shifted + at / count * own + run->first * B;
         for (size_t row = 0; row < run->count * B; row++) {
-            size_t start = (size_t)batch->starts[run->start * B + row];
-            shifted[row] = start > key ? (int32_t)(start - key) : 0;
+            size_t start = (size_t)starts[run->start * B + row];
+            of_run[row] = start > key ? (int32_t)(start - key) : 0;
         }
     }
-    batch->device_shifted = place_integers(device, batch->shifted, pieces * own);
+    *placed = place_integers(device, shifted, pieces * own);
+    return shifted;
 }
 
-struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run)
+void batch_shift_documents(struct batch *batch, struct device *device)
+{
+    CHECK(batch_is_shared(batch) && !batch->prefixes && !batch->shifted);
+    batch->shifted = shifted_starts(batch, device, batch->starts, &batch->device_shifted);
+    batch->shifted_chunks = shifted_starts(batch, device, batch->chunk_starts, &batch->device_shifted_chunks);
+}
+
+struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run, bool chunked)
 {
     size_t B = batch->batch, piece = 0;
-    if (!batch->shifted)
+    bool of_chunks = chunked && batch->shifted_chunks;
+    const int32_t *shifted = of_chunks ? batch->shifted_chunks : batch->shifted;
+    if (!shifted)
         return (struct documents){0};
     while (piece_start(batch, piece) != key) {
         piece++;
         CHECK(piece < piece_count(batch));
     }
     size_t row = (piece * batch->context + run.first) * B;
-    return (struct documents){.starts = batch->shifted + row,
-                              .device_starts = tensor_rows(batch->device_shifted, row, run.count * B)};
+    struct tensor placed = of_chunks ? batch->device_shifted_chunks : batch->device_shifted;
+    return (struct documents){.starts = shifted + row, .device_starts = tensor_rows(placed, row, run.count * B)};
 }
 
 void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,
@@ -537,15 +586,20 @@ void batch_copy_own(const struct batch *batch, struct device *device, struct ten
 
 void batch_close(struct batch *batch, struct device *device)
 {
+    tensor_free(device, &batch->device_shifted_chunks);
     tensor_free(device, &batch->device_shifted);
+    tensor_free(device, &batch->device_chunk_starts);
     tensor_free(device, &batch->device_of);
     tensor_free(device, &batch->device_prefixes);
     tensor_free(device, &batch->device_starts);
+    free(batch->shifted_chunks);
+    free(batch->chunk_starts);
     free(batch->shifted);
     free(batch->of);
     free(batch->prefixes);
     free(batch->starts);
-    batch->shifted = batch->of = batch->prefixes = batch->starts = NULL;
+    batch->shifted_chunks = batch->chunk_starts = batch->shifted = batch->of = batch->prefixes = batch->starts =
+        NULL;
     release(batch, device);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);

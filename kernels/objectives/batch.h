@@ -6,13 +6,14 @@
 
 #define NO_TARGET (-100)
 
-// Divisors of objectives: counts over a whole step with all its micro-batches.
+// Counts over a whole step with all its micro-batches: divisors of objectives, and the longest document.
 struct normaliser {
     size_t rows;               // with a target
     size_t sequences;          // with a target or without
     size_t pairs, chosen_rows; // sequences 2i and 2i + 1 are a pair; rows with a target in sequences 2i
     double weight;             // sum of the weights of rows with a target; 0: no weights
     size_t desirable;          // desirable sequences, among 2i if the others are mismatched
+    size_t longest;            // tokens of the longest document, with its prefix, which longrope chooses by
 };
 
 // Adds the counts of another batch of the step.
@@ -57,6 +58,11 @@ struct batch {
     // For each piece of all ranks' tokens, in order, by own row: starts counted from the piece's first key.
     int32_t *shifted;
     struct tensor device_shifted; // [pieces * context * batch, 1] i32
+    // For layers with chunked attention: their chunk's length, and the same of the first token of a row's chunk,
+    // NULL and no tensor where each document has one chunk.
+    size_t chunk;
+    int32_t *chunk_starts, *shifted_chunks;
+    struct tensor device_chunk_starts, device_shifted_chunks;
     // Per row its sequence, on host and device; NULL and no tensor: row % batch.
     int32_t *of;
     struct tensor device_of; // [context * batch, 1] i32
@@ -83,16 +89,21 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
 // tokens have no target. count: number of sequences. Call before choosing the objective, also on a device without
 // data.
 void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count);
-// The documents of tokens by position, as operations take them; also for other ranks' tokens.
+// Cuts documents, from their first tokens on, into chunks of this length, for layers with chunked attention. 0:
+// does nothing. There are no shared prompts then. Call before batch_share, also on a device without data.
+void batch_set_chunks(struct batch *batch, struct device *device, size_t chunk);
+// The documents of tokens by position, as operations take them; also for other ranks' tokens. And their chunks,
+// which are documents to attention.
 struct documents batch_documents(const struct batch *batch, struct span tokens);
+struct documents batch_chunks(const struct batch *batch, struct span tokens);
 // Keeps only this rank's tokens (pieces.h), in order, of `ranks` ranks that share the sequences; documents and
 // counts of sequences and targets stay those of all. Call after choosing the objective, if any.
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank);
 // For ring attention, after batch_share: computes documents relative to each piece of keys that passes.
 void batch_shift_documents(struct batch *batch, struct device *device);
 // The documents of a run of own tokens, relative to key `key`, the first of a piece; documents that begin earlier
-// begin there.
-struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run);
+// begin there. chunked: of their chunks.
+struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run, bool chunked);
 // Copies between rows of all ranks' tokens, by position, and own rows: out: from all to own; else from own to all.
 void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,
                     bool out);

@@ -1,7 +1,7 @@
 // RoPE (Su et al. 2021), in place; angles in f64. Pairs are (j, j + half), Hugging Face's order, or neighbours.
 //   (a, b) = gain (a cos - b sin, b cos + a sin), angle = direction position frequency[j]
 // Sines are computed at every 64th position and rotated to the others, with an error of a few f64 roundings. An
-// angle's bits depend on the position alone, not on the chunk.
+// angle's bits depend on the position alone, not on the chunk. The factor of queries by position is here, too.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -106,4 +106,19 @@ void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencie
         rotate_documents(run, documents, b, frequencies.data, frequencies.cols, shape, direction);
     if (!documents.device_starts.data)
         rotate_run(run, frequencies.data, frequencies.cols, shape, direction);
+}
+
+void NAME(position_scale)(struct device *device, struct tensor x, struct position_scale scale, size_t start,
+                          size_t batch, struct documents documents)
+{
+    const int32_t *starts = documents.device_starts.data, *prefixes = documents.device_prefixes.data;
+#pragma omp parallel for schedule(static) if (tensor_count(x) > PARALLEL_ELEMENTS)
+    for (size_t row = 0; row < x.rows; row++) {
+        size_t before = starts ? (size_t)starts[row] : 0, prefix = prefixes ? (size_t)prefixes[row % batch] : 0;
+        real factor = (real)position_factor(scale, start + row / batch - before + (before > 0 ? prefix : 0));
+        stored *values = (stored *)x.data + row * x.cols;
+#pragma omp simd
+        for (size_t j = 0; j < x.cols; j++)
+            values[j] = store(load(values[j]) * factor);
+    }
 }

@@ -1,7 +1,8 @@
 // RoPE (Su et al. 2021), in place; angles in f64. Pairs are (j, j + half), Hugging Face's order, or neighbours.
 //   (a, b) = gain (a cos - b sin, b cos + a sin), angle = direction position frequency[j]
 // A block processes one position: each pair's sine is computed once for all sequences and heads; with documents,
-// whose positions differ, one row. An angle's bits depend on the position alone, not on the chunk.
+// whose positions differ, one row. An angle's bits depend on the position alone, not on the chunk. The factor of
+// queries by position is here, too: a block multiplies one row.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 
@@ -9,6 +10,13 @@ namespace
 {
 
 constexpr int THREADS = 256;
+
+// Position of row r, at start + r / batch of the context, in its document.
+__device__ size_t position_of(size_t row, size_t start, size_t batch, const int *starts, const int *prefixes)
+{
+    size_t before = starts ? (size_t)starts[row] : 0;
+    return start + row / batch - before + (prefixes && before > 0 ? (size_t)prefixes[row % batch] : 0);
+}
 
 // N: numbers read at once, 1 of interleaved pairs. count: heads of a block. Block r has position start + r / batch
 // - starts[r], plus the prefix's length; without starts, start + r.
@@ -21,10 +29,8 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
     A *cosines = (A *)shared, *sines = cosines + half; // [half] each
     for (size_t j = threadIdx.x; j < half; j += THREADS) {
         // The angle as a sum of two numbers: rounded to one, it would be off by 1e-11 at position 131,072.
-        size_t before = starts ? (size_t)starts[blockIdx.x] : 0;
-        size_t prefix = prefixes && before > 0 ? (size_t)prefixes[blockIdx.x % batch] : 0;
-        double position = (double)(start + blockIdx.x / batch - before + prefix), angle = position * frequencies[j],
-               sine, cosine;
+        double position = (double)position_of(blockIdx.x, start, batch, starts, prefixes),
+               angle = position * frequencies[j], sine, cosine;
         double rest = fma(position, frequencies[j], -angle);
         sincos(angle, &sine, &cosine);
         cosines[j] = (A)(shape.gain * (cosine - rest * sine));
@@ -50,6 +56,21 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
     }
 }
 
+template <class T>
+__global__ void scale_rows(T *x, struct position_scale scale, size_t start, size_t batch, const int *starts,
+                           const int *prefixes, size_t cols)
+{
+    using A = wide_t<T>;
+    A factor = (A)position_factor(scale, position_of(blockIdx.x, start, batch, starts, prefixes));
+    x += blockIdx.x * cols;
+    for (size_t j = threadIdx.x; j < cols; j += THREADS) {
+        A value[1];
+        read(value, x + j);
+        value[0] *= factor;
+        write(x + j, value);
+    }
+}
+
 } // namespace
 
 void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,
@@ -66,5 +87,15 @@ void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies
                2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start,
                batch / together, starts, (const int *)documents.device_prefixes.data, count, half, shape,
                direction);
+    });
+}
+
+void cuda_position_scale(struct device *device, struct tensor x, struct position_scale scale, size_t start,
+                         size_t batch, struct documents documents)
+{
+    with_type(x.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        launch(scale_rows<T>, dim3(x.rows), THREADS, 0, device, (T *)x.data, scale, start, batch,
+               (const int *)documents.device_starts.data, (const int *)documents.device_prefixes.data, x.cols);
     });
 }
