@@ -1,9 +1,10 @@
 // SeCO: the forward keeps only keys and values; the chunks are recomputed and run backward right to left. Li et al.
 // 2025, arXiv 2505.16710, Algorithm 1. Cost: at most 4 F + A / 2: the last chunk needs no first pass, in the first
 // pass the top layer stops after its keys and values, and second passes do not project them again (except normed
-// keys). With inner checkpoint at most 5 F + A / 2. Memory per token: L 2 G D (e + a), plus one chunk's
-// activations; segments and offload: see methods/schedule/chunk_schedule.h. Deviations: the published code does not
-// use these savings and concatenates the prefix; the gradient is the same.
+// keys). With inner checkpoint at most 5 F + A / 2. Memory per token: L 2 G D (e + a), a layer with a window w
+// having gradients of w - 1 + C tokens alone, plus one chunk's activations; segments and offload: see
+// methods/schedule/chunk_schedule.h. Deviations: the published code does not use these savings and concatenates the
+// prefix; the gradient is the same.
 #include "methods/method.h"
 #include "methods/schedule/chunk_schedule.h"
 
