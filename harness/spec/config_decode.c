@@ -177,8 +177,7 @@ static bool read_scaling(struct json_field field, struct config *config, struct 
 struct flat {
     bool without[CONFIG_KIND_LAYERS];
     struct layer_kind kind;
-    // What goes by a layer's window or positions: chunked attention is of those with a window, the
-    // scale of all, or of those without positions.
+    // Chunked attention is of layers with a window; the scale of all, or of those without positions.
     bool chunked, scales_without;
     struct position_scale scale;
 };
@@ -229,7 +228,7 @@ static bool read_flat(struct json_field shape, struct flat *flat, struct status 
            json_field_bool(json_field_get(scale, "no_rope"), &flat->scales_without, status);
 }
 
-// Gives attention's kinds what goes by their windows and positions.
+// Gives attention's kinds chunks and scales, by their windows and positions.
 static void apply_flat(struct config *config, const struct flat *flat)
 {
     for (size_t k = 0; k < CONFIG_DELTA; k++) {

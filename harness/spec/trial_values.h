@@ -7,13 +7,14 @@
 // {"layers": 4, "width": 128, "heads": 4, "ffn": 352, "vocab": 256} must be given; by default "kv_heads" = heads,
 // "head_dim" = width / heads, "rope_theta" 10000, "norm_epsilon" 1e-5, "tied", "qkv_bias" and "qk_norm" false,
 // "rope_scaling" null or {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
-// "original_context": 8192}, {"type": "linear", "factor": 8} or {"type": "yarn", "factor": 4, "original_context":
-// 32768, "beta_fast": 32, "beta_slow": 1, "attention_factor": 0.1 ln(factor) + 1}, "norms" "before", "activation"
-// "silu", "rope" "halves", "whole_qk_norm", "unit_offset", "o_bias" and "mlp_bias" false, and without "rotary",
-// "query_scale", "embedding_scale", "residual_scale", "logits_scale", "local_rope_theta", "no_rope_layers",
-// "attention_cap", "logit_cap", "sinks", "gated" and "delta" (struct config); "kv_rank", "value_dim", "rotary" and
-// perhaps "q_rank" make attention latent; "name" a label. With {"preset": NAME, ...} all of them come from the
-// preset.
+// "original_context": 8192}, {"type": "linear", "factor": 8}, {"type": "yarn", "factor": 4, "original_context":
+// 32768, "beta_fast": 32, "beta_slow": 1, "attention_factor": 0.1 ln(factor) + 1, "truncate": true} or {"type":
+// "longrope", "short_factor": [...], "long_factor": [...], "original_context": 4096, "attention_factor": 1},
+// "norms" "before", "activation" "silu", "rope" "halves", "whole_qk_norm", "unit_offset", "o_bias" and "mlp_bias"
+// false, and without "rotary", "query_scale", "embedding_scale", "residual_scale", "logits_scale",
+// "local_rope_theta", "no_rope_layers", "attention_cap", "logit_cap", "sinks", "gated", "chunked", "position_scale"
+// and "delta" (struct config); "kv_rank", "value_dim", "rotary" and perhaps "q_rank" make attention latent; "name"
+// a label. With {"preset": NAME, ...} all of them come from the preset.
 //
 // *folder becomes NULL, or the folder, to be freed. *canonical becomes a new reference: the folder, the preset's
 // name if the shape equals it, or the whole shape. Returns false and a status if the field is invalid; nothing is
