@@ -312,6 +312,21 @@ static void max_batch_and_plan_agree(void **state)
     json_decref(chosen);
 }
 
+// A token beyond a window adds no gradients of its layers: the bounds by which auto leaves methods out know it.
+static void auto_goes_as_far_as_windows_let_it(void **state)
+{
+    (void)state;
+    double found[2];
+    static const char *const methods[] = {"auto", "seco --inner checkpoint --segments 4 --chunk 8192"};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *rows = longbp_records(
+            0, "max-context --model gemma-3-1b --dtype bf16 --memory-limit 24GiB --methods %s --json", methods[i]);
+        found[i] = extent_found(json_array_get(rows, 0));
+        json_decref(rows);
+    }
+    assert_true(found[0] >= found[1] && found[1] > 1e6);
+}
+
 // Auto goes at least as far as every method with whatever options; its choice there fits, and one token more does
 // not.
 static void auto_goes_furthest(void **state)
@@ -487,6 +502,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(max_batch_and_plan_agree),
         cmocka_unit_test(batch_and_context_are_twins),
         cmocka_unit_test(the_host_is_a_column),
+        cmocka_unit_test(auto_goes_as_far_as_windows_let_it),
         cmocka_unit_test(auto_goes_furthest),
         cmocka_unit_test(what_the_host_holds_anyway_is_no_part_of_a_token),
         cmocka_unit_test(long_contexts_fit),
