@@ -340,6 +340,7 @@ void fixture_set_documents(const struct fixture *f, struct device *device, struc
         documents[i] = (int32_t)((i % f->context + 3 * (first + i / f->context) + 1) / f->document);
     if (f->document)
         batch_set_documents(batch, device, documents);
+    batch_set_chunks(batch, device, config_chunk(&f->config));
     free(documents);
 }
 
@@ -351,7 +352,6 @@ void fixture_open_batch(const struct fixture *f, struct device *device, struct b
     batch_open(batch, device, dataless ? NULL : f->ids + row, dataless || !f->targets ? NULL : f->targets + row,
                f->context, sequences.count);
     fixture_set_documents(f, device, batch, sequences.start);
-    batch_set_chunks(batch, device, config_chunk(&f->config));
     fixture_set_objective(f, device, batch, sequences.start);
 }
 

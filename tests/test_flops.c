@@ -70,16 +70,27 @@ static size_t document_of(const struct fixture *f, size_t b, size_t t)
     return f->document ? (t + 3 * b + 1) / f->document : 0;
 }
 
+// The chunk of a token in its document; chunk 0: all are in one.
+static size_t chunk_of(const struct fixture *f, size_t b, size_t t, size_t chunk)
+{
+    size_t place = 0;
+    while (chunk > 0 && place < t && document_of(f, b, t - place - 1) == document_of(f, b, t))
+        place++;
+    return chunk > 0 ? place / chunk : 0;
+}
+
 // Multiplications and additions of products over the pairs that queries [start, end) see of keys [first, last) in a
 // layer, so many with keys and with values: 2 H D a pair and product.
 static double products(const struct fixture *f, size_t layer, struct span queries, struct span keys, size_t of_keys,
                        size_t of_values)
 {
     size_t pairs = 0, window = config_kind(&f->config, layer)->window;
+    size_t chunk = config_kind(&f->config, layer)->chunked ? window : 0;
     for (size_t b = 0; b < f->batch_size; b++) {
         for (size_t q = queries.start; q < queries.start + queries.count; q++)
             for (size_t k = keys.start; k < keys.start + keys.count && k <= q; k++)
-                pairs += document_of(f, b, q) == document_of(f, b, k) && (!window || q - k < window);
+                pairs += document_of(f, b, q) == document_of(f, b, k) && (!window || q - k < window) &&
+                         chunk_of(f, b, q, chunk) == chunk_of(f, b, k, chunk);
     }
     const struct layer_kind *kind = config_kind(&f->config, layer);
     size_t values = kind->value_dim ? kind->value_dim : kind->head_dim;
