@@ -341,13 +341,15 @@ void add_rows(size_t tokens, size_t d)
     add("rmsnorm_forward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
         struct tensor rstd = b.sums(tokens, 1);
-        b.measure(state, [&] { op_rmsnorm_forward(b.device, y, rstd, x, gain, 0, 1e-6); });
+        b.measure(state, [&] { op_rmsnorm_forward(b.device, y, rstd, x, gain, {0, 1e-6, false}); });
     });
     add("rmsnorm_backward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
         struct tensor rstd = b.sums(tokens, 1), grad_x = b.random(tokens, d), grad_gain = b.sums(1, d);
-        op_rmsnorm_forward(b.device, y, rstd, x, gain, 0, 1e-6);
-        b.measure(state, [&] { op_rmsnorm_backward(b.device, grad_x, false, grad_gain, y, x, gain, 0, rstd); });
+        op_rmsnorm_forward(b.device, y, rstd, x, gain, {0, 1e-6, false});
+        b.measure(state, [&] {
+            op_rmsnorm_backward(b.device, grad_x, false, grad_gain, y, x, gain, {0, 1e-6, false}, rstd);
+        });
     });
     add("swiglu_forward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor gate = b.random(tokens, d), up = b.random(tokens, d), y = b.random(tokens, d);

@@ -25,7 +25,11 @@
 #define PHI3        "{\"model_type\": \"phi3\", \"num_key_value_heads\": 2, " SIZES
 #define SMOLLM3     "{\"model_type\": \"smollm3\", \"num_key_value_heads\": 2, " SIZES
 #define EXAONE4     "{\"model_type\": \"exaone4\", \"num_key_value_heads\": 2, " SIZES
-#define MISTRAL     "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
+#define COHERE2     "{\"model_type\": \"cohere2\", \"num_key_value_heads\": 2, " SIZES
+#define GEMMA4                                                                                                     \
+    "{\"model_type\": \"gemma4_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, \"global_head_dim\": 24, "    \
+    "\"hidden_size_per_layer_input\": 0, " SIZES
+#define MISTRAL "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
 #define DEEPSEEK_V3                                                                                                \
     "{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 2, " SIZES
 #define LLAMA3                                                                                                     \

@@ -27,14 +27,14 @@ void fixture_set_windows(struct config *config, size_t window, size_t full_layer
     config->kinds[0].window = 0;
     for (size_t l = 0; l < config->layers; l++)
         config->kind_of[l] = full_layers >> l & 1;
-    config_add_window(config, window, 0);
+    config_add_window(config, window, (struct local_layers){0});
 }
 
 // Full attention and a window by turns.
-static void set_turns(struct config *c, double local_rope_theta)
+static void set_turns(struct config *c, struct local_layers local)
 {
     c->kind_of[1] = 1;
-    config_add_window(c, 5, local_rope_theta);
+    config_add_window(c, 5, local);
 }
 
 static void make_olmo2(struct config *c)
@@ -57,7 +57,7 @@ static void make_gemma3(struct config *c)
     c->qk_norm = true;
     c->kinds[0].query_scale = 0.8;
     c->kinds[0].rope_scaling = (struct rope_scaling){.factor = 4};
-    set_turns(c, 100);
+    set_turns(c, (struct local_layers){.rope_theta = 100});
 }
 
 static void make_gemma2(struct config *c)
@@ -67,13 +67,13 @@ static void make_gemma2(struct config *c)
     c->kinds[0].query_scale = 1.2;
     c->kinds[0].cap = 1.5; // which bends random weights' scores as 50 does a trained model's
     c->logit_cap = 3;
-    set_turns(c, 0);
+    set_turns(c, (struct local_layers){0});
 }
 
 static void make_gpt_oss(struct config *c)
 {
     c->qkv_bias = c->kinds[0].sinks = true;
-    set_turns(c, 0);
+    set_turns(c, (struct local_layers){0});
 }
 
 static void make_qwen3_next(struct config *c)
@@ -114,7 +114,7 @@ static void make_exaone4(struct config *c)
 {
     c->norms = NORMS_AFTER;
     c->qk_norm = true;
-    set_turns(c, 0);
+    set_turns(c, (struct local_layers){0});
     config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
 }
 
@@ -133,10 +133,35 @@ static void make_ministral3(struct config *c)
 static void make_llama4(struct config *c)
 {
     c->kinds[0].rope = ROPE_INTERLEAVED;
-    set_turns(c, 0);
+    set_turns(c, (struct local_layers){0});
     c->kinds[0].chunked = true;
     c->kinds[1].rope = ROPE_NONE;
     c->kinds[1].position_scale = (struct position_scale){.beta = 0.4, .length = 6, .offset = 1};
+}
+
+static void make_cohere2(struct config *c)
+{
+    c->centred = c->parallel = c->tied = true;
+    c->logits_scale = 0.4;
+    c->kinds[0].rope = ROPE_INTERLEAVED;
+    set_turns(c, (struct local_layers){0});
+    config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
+}
+
+static void make_gemma4(struct config *c)
+{
+    c->tied = c->qk_norm = c->layer_scalars = true;
+    c->norms = NORMS_AROUND;
+    c->activation = ACTIVATION_GELU_TANH;
+    c->embedding_scale = sqrt(c->width);
+    c->logit_cap = 3;
+    c->kinds[0].kv_heads = 1;
+    c->kinds[0].head_dim = 10;
+    c->kinds[0].query_scale = 1.2;
+    c->kinds[0].rope = ROPE_PROPORTIONAL;
+    c->kinds[0].rotary = 4;
+    c->kinds[0].v_norm = c->kinds[0].k_is_v = true;
+    set_turns(c, (struct local_layers){.rope_theta = 100, .kv_heads = 2, .head_dim = 6});
 }
 
 size_t fixture_mixer(const char *name)
@@ -214,7 +239,9 @@ const char *fixture_choose_family(struct fixture *f, size_t index)
                     {"Ministral 3", make_ministral3},
                     {"Llama 4", make_llama4},
                     {"DeepSeek", make_deepseek},
-                    {"Kimi", make_kimi}};
+                    {"Kimi", make_kimi},
+                    {"Cohere 2", make_cohere2},
+                    {"Gemma 4", make_gemma4}};
     if (index >= sizeof families / sizeof *families)
         return NULL;
     families[index].make(&f->config);

@@ -353,8 +353,8 @@ static void add_gain(const struct tensor *sums)
     struct tensor x = tensor(TOKENS, WIDTH, DTYPE_BF16, "x"), grad = tensor(TOKENS, WIDTH, DTYPE_BF16, "grad");
     struct tensor y = tensor(TOKENS, WIDTH, DTYPE_BF16, "y"), gain = tensor(1, WIDTH, DTYPE_BF16, "gain");
     struct tensor rstd = tensor(TOKENS, 1, DTYPE_F32, "rstd");
-    op_rmsnorm_forward(device, y, rstd, x, gain, 0, 1e-5);
-    op_rmsnorm_backward(device, y, false, sums[0], grad, x, gain, 0, rstd);
+    op_rmsnorm_forward(device, y, rstd, x, gain, (struct norm_shape){.epsilon = 1e-5});
+    op_rmsnorm_backward(device, y, false, sums[0], grad, x, gain, (struct norm_shape){0}, rstd);
     struct tensor *all[] = {&x, &grad, &y, &gain, &rstd};
     for (size_t i = 0; i < 5; i++)
         tensor_free(device, all[i]);

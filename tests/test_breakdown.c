@@ -90,12 +90,13 @@ static void ask_for_all(struct device *d)
     op_copy_columns(d, t[0], 0, t[1], 1, 1);
     op_accumulate(d, t[0], t[1]);
     op_scale(d, t[0], 2);
+    op_scale_by(d, t[0], one);
     op_gemm(d, t[0], t[1], NO_TRANSPOSE, t[2], NO_TRANSPOSE, 1, 0);
     op_gemm_onto(d, t[0], t[3], t[1], NO_TRANSPOSE, t[2], NO_TRANSPOSE);
     op_bias_forward(d, t[0], vector);
     op_bias_backward(d, vector, t[0]);
-    op_rmsnorm_forward(d, t[0], rstd, t[1], vector, 0, 1e-6);
-    op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, 0, rstd);
+    op_rmsnorm_forward(d, t[0], rstd, t[1], vector, (struct norm_shape){.epsilon = 1e-6});
+    op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, (struct norm_shape){0}, rstd);
     op_rope(d, t[0], one, (struct rope_shape){.head_dim = 2, .gain = 1}, 0, 1, (struct documents){0}, 1);
     op_attention_forward(d, shape, t[0], rstd, t[1], t[2], t[3]);
     op_attention_backward(d, shape, t[6], false, &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);

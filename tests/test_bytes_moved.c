@@ -87,6 +87,9 @@ static void copies(struct held *h)
     expect(h, "accumulate", LIST(a, b), LIST(b));
     op_scale(d, b, 2);
     expect(h, "scale", LIST(b), LIST(b));
+    struct tensor factor = bf16(h, 1, 1);
+    op_scale_by(d, a, factor);
+    expect(h, "scale_by", LIST(a, factor), LIST(a));
     struct tensor codes = i32(h, quantised_words(QUANTISATION_NF4, 200)), scales = f32(h, quantised_blocks(200), 1);
     struct tensor w = bf16(h, 10, 20);
     op_dequantise(d, w, QUANTISATION_NF4, codes, scales);
@@ -123,17 +126,22 @@ static void norms(struct held *h)
 {
     struct device *d = h->device;
     struct tensor x = bf16(h, 3, 5), y = bf16(h, 3, 5), gain = bf16(h, 1, 5), rstd = f32(h, 3, 1), none = {0};
-    struct tensor grad_gain = f32(h, 1, 5), grad_x = bf16(h, 3, 5);
-    op_rmsnorm_forward(d, y, rstd, x, gain, 0, 1e-5);
+    struct tensor grad_gain = f32(h, 1, 5), grad_x = bf16(h, 3, 5), centred = f32(h, 3, 2);
+    struct norm_shape norm = {.epsilon = 1e-5}, layer_norm = {.epsilon = 1e-5, .centred = true};
+    op_rmsnorm_forward(d, y, rstd, x, gain, norm);
     expect(h, "rmsnorm_forward", LIST(x, gain), LIST(y, rstd));
-    op_rmsnorm_forward(d, y, none, x, gain, 0, 1e-5);
+    op_rmsnorm_forward(d, y, none, x, gain, norm);
     expect(h, "rmsnorm_forward", LIST(x, gain), LIST(y));
-    op_rmsnorm_backward(d, grad_x, false, grad_gain, y, x, gain, 0, rstd);
+    op_rmsnorm_backward(d, grad_x, false, grad_gain, y, x, gain, norm, rstd);
     expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd, grad_gain), LIST(grad_x, grad_gain));
-    op_rmsnorm_backward(d, grad_x, true, grad_gain, y, x, gain, 0, rstd);
+    op_rmsnorm_backward(d, grad_x, true, grad_gain, y, x, gain, norm, rstd);
     expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd, grad_gain, grad_x), LIST(grad_x, grad_gain));
-    op_rmsnorm_backward(d, grad_x, false, none, y, x, gain, 0, rstd);
+    op_rmsnorm_backward(d, grad_x, false, none, y, x, gain, norm, rstd);
     expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd), LIST(grad_x));
+    op_rmsnorm_forward(d, y, centred, x, none, layer_norm);
+    expect(h, "rmsnorm_forward", LIST(x), LIST(y, centred));
+    op_rmsnorm_backward(d, grad_x, false, none, y, x, none, layer_norm, centred);
+    expect(h, "rmsnorm_backward", LIST(y, x, centred), LIST(grad_x));
     struct tensor frequencies = of(h, 1, 3, DTYPE_F64), q = bf16(h, 8, 12);
     struct rope_shape heads = {.head_dim = 6, .gain = 1};
     op_rope(d, q, frequencies, heads, 5, 2, (struct documents){0}, 1);

@@ -66,7 +66,7 @@ static void every_key_that_transformers_reads_is_known(void **state)
             }
         }
     }
-    assert_int_equal(families_found, 28);
+    assert_int_equal(families_found, 31);
     json_array_foreach(json_object_get(file, "generation"), i, key)
     { // dropped by transformers
         assert_null(config_key_find(KEYS_ALL, json_string_value(key)));
@@ -95,8 +95,9 @@ static json_t *small(const struct family *family, const char *more)
     snprintf(text, sizeof text,
              "{\"model_type\": \"%s\", \"hidden_size\": 32, \"num_hidden_layers\": 6, \"num_attention_heads\": 4, "
              "\"num_key_value_heads\": %d, \"head_dim\": 16, \"intermediate_size\": 48, \"vocab_size\": 64, "
-             "\"max_position_embeddings\": 4096, %s%s%s}",
-             family->model_type, latent ? 4 : 2, dense, of_rope, more);
+             "\"max_position_embeddings\": 4096, %s%s%s%s}",
+             family->model_type, latent ? 4 : 2, dense, of_rope,
+             family->global_heads ? "\"hidden_size_per_layer_input\": 0, " : "", more);
     return parse(text);
 }
 
@@ -147,6 +148,13 @@ static const struct {
     {"max_position_embeddings", "8192", WINDOW},
     {"original_max_position_embeddings", "256", "\"rope_scaling\": " YARN "}"},
     {"rms_norm_eps", "0.5", WINDOW},
+    {"layer_norm_eps", "0.5", WINDOW},
+    {"logit_scale", "2", WINDOW},
+    {"global_head_dim", "32", WINDOW},
+    {"num_global_key_value_heads", "4", WINDOW ", \"attention_k_eq_v\": true"},
+    {"attention_k_eq_v", "true", WINDOW},
+    {"per_layer_config", "{\"5\": {\"head_dim\": 8}}", WINDOW},
+    {"use_bidirectional_attention", "\"all\"", WINDOW},
     {"tie_word_embeddings", "true", "\"tie_word_embeddings\": false"},
     {"rope_parameters", "{\"rope_theta\": 5.0}",
      WINDOW}, // or refused, where it has an object for each type of layer
@@ -158,7 +166,7 @@ static const struct {
     {"hidden_activation", "\"silu\"", WINDOW},
     {"query_pre_attn_scalar", "25", WINDOW},
     {"attn_logit_softcapping", "20.0", WINDOW},
-    {"final_logit_softcapping", "null", WINDOW},
+    {"final_logit_softcapping", "20.0", WINDOW},
     {"attention_multiplier", "0.5", WINDOW},
     {"residual_multiplier", "0.5", WINDOW},
     {"logits_scaling", "2", WINDOW},
@@ -399,9 +407,9 @@ static void padding_is_read_as_transformers_reads_it(void **state)
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
             expect_refused(*state, family, "pad_token_id", wrong[i], true);
         const char *type = family->model_type;
-        bool gemma = strncmp(type, "gemma", 5) == 0, olmo = strncmp(type, "olmo", 4) == 0;
+        bool olmo = strncmp(type, "olmo", 4) == 0, first = family->centred || strncmp(type, "gemma", 5) == 0;
         struct config config = config_with(*state, family, "\"use_cache\": true");
-        bool one = olmo || strcmp(type, "seed_oss") == 0, zero = gemma || strcmp(type, "ernie4_5") == 0;
+        bool one = olmo || strcmp(type, "seed_oss") == 0, zero = first || strcmp(type, "ernie4_5") == 0;
         size_t own = strcmp(type, "ministral3") == 0 ? 11 : strcmp(type, "internlm3") == 0 ? 2 : one;
         assert_true(config.padded == (own > 0 || zero) && config.pad == own);
         if (strcmp(type, "phi3") == 0) {

@@ -19,7 +19,7 @@ static void expect_config(const struct config *a, const struct config *b)
 
 static void folders_are_read_as_written(void **state)
 {
-    struct config configs[8] = {small, small, small, small, small, small, small, small};
+    struct config configs[10] = {small, small, small, small, small, small, small, small, small, small};
     configs[1].tied = true;
     configs[2].qkv_bias = true;
     configs[3].qk_norm = true;
@@ -32,9 +32,19 @@ static void folders_are_read_as_written(void **state)
     configs[7].qk_norm = configs[7].unit_offset = configs[7].tied = true;
     configs[7].activation = ACTIVATION_GELU_TANH;
     configs[7].embedding_scale = 4;
-    config_add_window(&configs[7], 5, 100);
+    config_add_window(&configs[7], 5, (struct local_layers){.rope_theta = 100});
+    configs[8].centred = configs[8].parallel = configs[8].tied = true;
+    configs[8].kinds[0].rope = ROPE_INTERLEAVED;
+    configs[9].norms = NORMS_AROUND;
+    configs[9].qk_norm = configs[9].tied = configs[9].layer_scalars = true;
+    configs[9].kinds[0].v_norm = configs[9].kinds[0].k_is_v = true;
+    configs[9].kinds[0].query_scale = sqrt((double)configs[9].kinds[0].head_dim);
+    configs[9].activation = ACTIVATION_GELU_TANH;
+    configs[9].embedding_scale = 4;
+    configs[9].kind_of[configs[9].layers - 1] = 1;
+    config_add_window(&configs[9], 5, (struct local_layers){.rope_theta = 100, .kv_heads = 4, .head_dim = 10});
     const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         for (int d = 0; d < 3; d++) {
             struct bench bench;
             struct status status = {0};

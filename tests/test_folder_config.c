@@ -257,6 +257,46 @@ static void latents_are_read(void **state)
     assert_true(c.embedding_scale == 0 && c.residual_scale == 0 && c.logits_scale == 0);
 }
 
+// Norms that subtract the mean, blocks side by side, and heads by layer.
+static void cohere_and_gemma4(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, COHERE2 ", \"sliding_window_pattern\": 2, \"logit_scale\": 0.25}");
+    assert_true(c.centred && c.parallel && c.tied && c.norm_epsilon == 1e-5 && c.logits_scale == 0.25);
+    assert_true(config_kind(&c, 0)->rope == ROPE_INTERLEAVED && config_kind(&c, 0)->window == 4096);
+    assert_true(config_kind(&c, 1)->rope == ROPE_NONE && config_kind(&c, 1)->window == 0);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch,
+                  "{\"model_type\": \"cohere\", \"rms_norm_eps\": 0.5, \"layer_norm_eps\": 0.125, " SIZES "}");
+    assert_true(c.norm_epsilon == 0.125 && c.logits_scale == 0.0625 && c.kinds[0].rope_theta == 5e5 &&
+                c.kinds[0].kv_heads == 4);
+    expect_same_again(scratch, &c);
+
+    c = config_of(scratch,
+                  GEMMA4 ", \"attention_k_eq_v\": true, \"num_global_key_value_heads\": 1, "
+                         "\"use_bidirectional_attention\": \"vision\", \"final_logit_softcapping\": 20.0}");
+    const struct layer_kind *windowed = config_kind(&c, 0), *full = config_kind(&c, 1);
+    assert_true(windowed->window == 512 && windowed->head_dim == 16 && windowed->kv_heads == 2 &&
+                !windowed->k_is_v);
+    assert_true(full->window == 0 && full->head_dim == 24 && full->kv_heads == 1 && full->k_is_v);
+    assert_true(windowed->v_norm && full->v_norm && c.layer_scalars && c.qk_norm && !c.unit_offset && c.tied);
+    assert_true(c.logit_cap == 20 && fabs(windowed->query_scale - 4) < 1e-15 && full->query_scale == sqrt(24));
+    assert_true(full->rope == ROPE_PROPORTIONAL && full->rotary == 6 && full->rope_theta == 1e6);
+    assert_true(windowed->rope == ROPE_HALVES && windowed->rotary == 0 && windowed->rope_theta == 10000);
+    expect_same_again(scratch, &c);
+    // As newer transformers writes it.
+    struct config again = config_of(
+        scratch, "{\"model_type\": \"gemma4_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, "
+                 "\"hidden_size_per_layer_input\": 0, \"attention_k_eq_v\": true, \"final_logit_softcapping\": 20, "
+                 "\"per_layer_config\": {\"1\": {\"head_dim\": 24, \"num_key_value_heads\": 1}}, " SIZES "}");
+    assert_memory_equal(&again, &c, sizeof c);
+    c = config_of(scratch, GEMMA4 ", \"num_global_key_value_heads\": 1}"); // of keys that are values alone
+    assert_true(config_kind(&c, 1)->kv_heads == 2 && !config_kind(&c, 1)->k_is_v && c.logit_cap == 0);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, "{\"model_type\": \"gemma4\", \"text_config\": {\"hidden_size_per_layer_input\": 0}}");
+    assert_true(c.width == 2304 && config_kind(&c, 5)->head_dim == 512 && config_kind(&c, 4)->head_dim == 256);
+}
+
 #define TEXT(type) "{\"model_type\": \"" type "\", \"text_config\": {\"num_key_value_heads\": 2, " SIZES
 
 // Models of images or sound: their language model, with what its class in transformers assumes.
@@ -404,6 +444,16 @@ static const struct {
     {SMOLLM3 ", \"no_rope_layers\": [1, 2]}", "key \"no_rope_layers[1]\": expected 0 or 1"},
     {EXAONE4 ", \"sliding_window\": null, \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
      "expected \"full_attention\": sliding_window is null"},
+    {COHERE2 ", \"sliding_window\": null}", "key \"sliding_window\": expected a whole number"},
+    {"{\"model_type\": \"cohere\", \"use_qk_norm\": true}", "key \"use_qk_norm\": norms with a gain for each head"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES "}",
+     "key \"hidden_size_per_layer_input\": missing, which means 256"},
+    {GEMMA4 ", \"num_kv_shared_layers\": 1}", "key \"num_kv_shared_layers\": layers that share keys and values"},
+    {GEMMA4 ", \"enable_moe_block\": true}", "key \"enable_moe_block\": experts are not computed"},
+    {GEMMA4 ", \"use_bidirectional_attention\": \"all\"}", "key \"use_bidirectional_attention\": expected null"},
+    {GEMMA4 ", \"rope_theta\": 5}", "key \"rope_theta\": transformers reads rope_parameters alone"},
+    {GEMMA4 ", \"per_layer_config\": {\"0\": {\"head_dim\": 8}}}", "expected the same head_dim"},
+    {GEMMA4 ", \"per_layer_config\": {\"1\": {}, \"2\": {}}}", "expected layers from 0 to 1 alone"},
     {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": expected silu or gelu_pytorch_tanh"},
     {LLAMA ", \"quantization_config\": {}}", "key \"quantization_config\": quantized weights"},
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
@@ -514,8 +564,7 @@ static void known_model_types_say_why_they_are_not_read(void **state)
         {"deepseek_v32", "sparse"},
         {"deepseek_v4", "sparse attention"},
         {"falcon_perception", "image"},
-        {"gemma4", "heads of several lengths"},
-        {"gemma4_text", "heads of several lengths"},
+        {"gemma4_unified", "another name"},
         {"glm4v", "neighbouring"},
         {"glm_moe_dsa", "sparse"},
         {"gpt_bigcode", "learned positions"},
@@ -570,6 +619,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(latents_are_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(cohere_and_gemma4, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(text_configs_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),

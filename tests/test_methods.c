@@ -263,7 +263,7 @@ static void check_finite_differences(struct fixture *f)
         double norm = 0;
         for (size_t i = 0; i < count; i++)
             norm += gradient[offset + i] * gradient[offset + i];
-        double scale = sqrt(norm / (count ? count : 1)), h = 2e-3;
+        double scale = sqrt(norm / (count ? count : 1)), h = 1e-3;
         const size_t max = exhaustive() ? 4 : 2;
         for (size_t i = 0; i < (count < max ? count : max); i += STRIDE) {
             size_t element = random_below(&random, p * 8 + i, count);

@@ -130,6 +130,25 @@ static void a_model_may_be_a_shape(void **state)
     }
     trial_free(&again);
     trial_free(&trial);
+    trial =
+        trial_of(MODEL("{'preset': 'tiny', 'rope': 'proportional', 'rotary': 8, 'qk_norm': true, 'v_norm': true, "
+                       "'k_is_v': true, 'layer_scalars': true, 'sliding_window': 8, 'full_layers': [1], "
+                       "'local_rope_theta': 100, 'local_kv_heads': 4, 'local_head_dim': 16, 'query_scale': 2}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    const struct layer_kind *local = config_kind(&again.config, 0), *full = config_kind(&again.config, 1);
+    assert_true(full->k_is_v && full->v_norm && full->head_dim == 32 && full->kv_heads == 2 && full->window == 0);
+    assert_true(!local->k_is_v && local->v_norm && local->head_dim == 16 && local->kv_heads == 4);
+    assert_true(local->window == 8 && local->rope == ROPE_HALVES && local->rope_theta == 100);
+    assert_true(fabs(local->query_scale - sqrt(2)) < 1e-15 && again.config.layer_scalars);
+    trial_free(&again);
+    trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'centred': true, 'parallel': true}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    assert_true(again.config.centred && again.config.parallel);
+    trial_free(&again);
+    trial_free(&trial);
     trial = trial_of(MODEL("{'preset': 'tiny', 'rope': 'proportional', 'rotary': 8}"));
     again = trial_of(trial.canonical);
     assert_memory_equal(&again.config, &trial.config, sizeof trial.config);

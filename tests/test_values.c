@@ -65,7 +65,8 @@ static void set_weights(struct fixture *f)
     size_t weights = 0;
     for (size_t k = 0; k < f->model.parameter_count; k++) {
         const struct parameter *p = &f->model.parameters[k];
-        double mean = strstr(p->name, "norm.weight") && !f->config.unit_offset ? 1 : 0;
+        bool gain = strstr(p->name, "norm.weight") && !f->config.unit_offset;
+        double mean = gain || p->constant ? 1 : 0;
         double *values = zeros(tensor_count(p->value));
         for (size_t i = 0; i < tensor_count(p->value); i++)
             values[i] = 0.8 * number_at("", p->name, i) + mean;

@@ -97,6 +97,15 @@ FOLDERS = {  # beside `longbp init`'s own
                          "query_pre_attn_scalar": 16, "sliding_window": 40, "tie_word_embeddings": False,
                          "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
 }
+COHERE = {"model_type": "cohere", "architectures": ["CohereForCausalLM"], "layer_norm_eps": 1e-3, "logit_scale": 0.4}
+FOLDERS["cohere, biases"] = {**COHERE, "attention_bias": True, "use_qk_norm": False}
+FOLDERS["cohere2"] = {**COHERE, "model_type": "cohere2", "architectures": ["Cohere2ForCausalLM"], "sliding_window": 17,
+                      "num_hidden_layers": 4}
+GEMMA4 = {"model_type": "gemma4_text", "architectures": ["Gemma4ForCausalLM"], "head_dim": 12, "global_head_dim": 16,
+          "hidden_size_per_layer_input": 0, "sliding_window": 17, "num_hidden_layers": 7, "final_logit_softcapping": 0.5}
+FOLDERS["gemma4, keys are values"] = {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
+FOLDERS["gemma4"] = {**GEMMA4, "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e3},
+                                                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e2}}}
 FOLDERS["qwen3_5"] = {"model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForCausalLM"], "num_hidden_layers": 4,
                       "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
                       "linear_value_head_dim": 10, "attention_bias": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
@@ -116,6 +125,8 @@ M_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2]}
 COMPOSITES = {  # models of images or sound, of which the language model is read: what is not SMALL's in its text_config, the rest
     "gemma3": ({"head_dim": 20, "query_pre_attn_scalar": 13, "sliding_window": 17, "num_hidden_layers": 6},
                {"vision_config": SIGLIP, "mm_tokens_per_image": 4}),
+    "gemma4": ({**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "pad_token_id": 0},
+               {"vision_config": None, "audio_config": None}),
     "llava": ({"model_type": "llama"}, {"vision_config": TOWER}),
     "llava_next": ({"model_type": "mistral", "sliding_window": 17}, {"vision_config": TOWER}),
     "llava_onevision": ({"model_type": "qwen2", "tie_word_embeddings": True}, {"vision_config": SIGLIP}),
@@ -150,7 +161,7 @@ FOLDERS[GPT_OSS] = {"model_type": "granite_swa", "architectures": ["GraniteSWAFo
 WRAPPED = "llama, saved compiled and distributed"  # whose names transformers takes for none of the model's
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
 GLM = ("glm", "glm4")
-INTERLEAVED = (*GLM, "ernie4_5")
+INTERLEAVED = (*GLM, "ernie4_5", "cohere", "cohere2")
 LATENTS = ("deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3")  # latent attention
 DOCUMENT = 37  # tokens
 # Adapters of qwen3, as --lora DIR takes them. The first is made without peft, too.
@@ -183,14 +194,23 @@ def has_rope(config, layer):
     if config["model_type"] == "smollm3":
         listed = config.get("no_rope_layers")
         return bool(listed[layer]) if listed else (layer + 1) % config.get("no_rope_layer_interval", 4) != 0
+    if config["model_type"] == "cohere2":
+        return window_of(config, layer) is not None
     return config["model_type"] != "exaone4" or config.get("sliding_window") is None or window_of(config, layer) is not None
+
+
+def layer_head_dim(config, layer):
+    """Of Gemma 4's layers without a window another, which newer files have by layer."""
+    if config["model_type"] != "gemma4_text" or window_of(config, layer):
+        return config["head_dim"]
+    return config["per_layer_config"][str(layer)]["head_dim"] if "per_layer_config" in config else config["global_head_dim"]
 
 
 def rope_frequencies(config, layer, longest):
     """longest: tokens of the longest document."""
     rope = rope_of(config, layer)
     theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
-    dim = int(config["head_dim"] * partial_of(config))
+    dim = int(layer_head_dim(config, layer) * partial_of(config))
     frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     if rope.get("rope_type") == "llama3":
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
@@ -209,8 +229,9 @@ def rope_frequencies(config, layer, longest):
         longer = longest > rope["original_max_position_embeddings"]
         return frequencies / torch.tensor(rope["long_factor" if longer else "short_factor"], dtype=torch.float64)
     if rope.get("rope_type") == "proportional":  # pairs of whole heads, of which the first ones turn
-        frequencies = theta ** (-torch.arange(0, config["head_dim"], 2, dtype=torch.float64) / config["head_dim"])
-        frequencies[int(rope.get("partial_rotary_factor", 1) * config["head_dim"] // 2):] = 0
+        dim = layer_head_dim(config, layer)
+        frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        frequencies[int(rope.get("partial_rotary_factor", 1) * dim // 2):] = 0
     return frequencies / rope.get("factor", 1) if rope.get("rope_type") in ("linear", "proportional") else frequencies
 
 
@@ -254,7 +275,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] in ("mistral", "ministral3", "phi3"):
         return window
-    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "olmo3", "ministral", "granite_swa", "exaone4"):
+    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma2", "gemma3_text", "gemma4_text", "olmo3", "ministral", "granite_swa", "exaone4", "cohere2"):
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None
@@ -329,7 +350,8 @@ def decoder(weights, config, ids, documents, scale=None):
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"].startswith("olmo")
     gemma3, hybrid = config["model_type"] == "gemma3_text", config["model_type"] == "qwen3_5_text"
-    around = gemma3 or config["model_type"] in ("gemma2", "glm4")  # norms before and after
+    gemma4, cohere = config["model_type"] == "gemma4_text", config["model_type"].startswith("cohere")
+    around = gemma3 or gemma4 or config["model_type"] in ("gemma2", "glm4")  # norms before and after
     after = config["model_type"].startswith(("olmo", "exaone"))
     mixed, mlp_in, mlp_out = ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm") \
         if config["model_type"] == "glm4" else ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -337,12 +359,15 @@ def decoder(weights, config, ids, documents, scale=None):
     if config["model_type"] == "minicpm3":
         residual = config["scale_depth"] / math.sqrt(depth)
     attention_scale = config.get("attention_multiplier") or 1 / math.sqrt(config["query_pre_attn_scalar"] if gemma3 or config["model_type"] == "gemma2" else dim)
+    attention_scale = 1 if gemma4 else attention_scale
     attention_scale = latent_scale(config) if latent else attention_scale
     embedding_scale = math.sqrt(config["hidden_size"]) if gemma else config.get("embedding_multiplier", config.get("scale_emb", 1))
     act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
 
     def norm(name, x):
-        return rms_norm(x, weights[name + ".weight"] + (gemma or hybrid), config["rms_norm_eps"])
+        if cohere:
+            x = x - x.mean(-1, keepdim=True)
+        return rms_norm(x, weights[name + ".weight"] + (gemma and not gemma4 or hybrid), config["layer_norm_eps" if cohere else "rms_norm_eps"])
 
     def linear(name, x):
         y = F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
@@ -377,20 +402,23 @@ def decoder(weights, config, ids, documents, scale=None):
         if latent:
             q, k, v = latent_keys(weights, config, at + "self_attn.", h, linear)
         else:
-            q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in "qkv")
+            dim = layer_head_dim(config, layer)
+            q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in ("qkv" if f"{at}self_attn.v_proj.weight" in weights else "qkk"))
         if hybrid:
             q, gate = (x.flatten(2) for x in q.unflatten(-1, (heads, 2, dim)).unbind(3))
         if olmo:
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
         if not latent:
             q, k, v = (x.view(batch, context, -1, dim).transpose(1, 2) for x in (q, k, v))
-        if config["model_type"] in ("qwen3", "exaone4") or gemma3 or hybrid:
+        if gemma4:
+            v = rms_norm(v, 1, config["rms_norm_eps"])
+        if config["model_type"] in ("qwen3", "exaone4") or gemma3 or gemma4 or hybrid:
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
         if has_rope(config, layer):
             first = config["qk_nope_head_dim"] if latent else 0
             q, k = (torch.cat([x[..., :first], rotate(x[..., first:], angles)], -1) for x in (q, k))
         q = q * position_scale(config, layer, positions_of(documents))
-        k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
+        k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))
         scores = capped(q @ k.transpose(2, 3) * attention_scale, config.get("attn_logit_softcapping"))
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
         sinks = weights.get(at + "self_attn.sinks")
@@ -399,13 +427,15 @@ def decoder(weights, config, ids, documents, scale=None):
         o = (scores.softmax(-1)[..., :context] @ v).transpose(1, 2).reshape(batch, context, -1)
         o = linear(at + "self_attn.o_proj", o * gate.sigmoid() if hybrid else o)
         x = x + (norm(at + mixed, o) if after or around else residual * o)
-        h = x if after else norm(at + (mlp_in if around else "post_attention_layernorm"), x)
+        if not cohere:  # whose MLP reads what attention reads
+            h = x if after else norm(at + (mlp_in if around else "post_attention_layernorm"), x)
         y = linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
         x = x + (norm(at + mlp_out, y) if after or around else residual * y)
+        x = x * weights.get(at + "layer_scalar", 1)
     x = norm("model.norm", x)
     logits = F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
     logits_scaling = config["hidden_size"] / config["dim_model_base"] if config["model_type"] == "minicpm3" else config.get("logits_scaling", 1)
-    return capped(logits / logits_scaling, config.get("final_logit_softcapping"))
+    return capped(logits / logits_scaling * config.get("logit_scale", 1), config.get("final_logit_softcapping"))
 
 
 def loss_of(logits, labels):
@@ -463,7 +493,7 @@ def config_of(folder):
         config["tie_word_embeddings"] = getattr(whole, "tie_word_embeddings", False)
         config["model_type"] = re.sub("_(5_)?vl_text$", "", config["model_type"])
     config["head_dim"] = head_dim_of(config)
-    config.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "granite", "youtu", "minicpm3")))
+    config.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "granite", "cohere", "youtu", "minicpm3")))
     return config
 
 
@@ -473,7 +503,7 @@ def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
     embedding, head = "model.embed_tokens.weight", "lm_head.weight"
     if config["tie_word_embeddings"] and head in weights and torch.equal(weights[head], weights.get(embedding, weights[head])):
         weights[embedding] = weights.pop(head)  # another head is not tied
-    trained, scale = weights, None
+    trained, scale = {name: w for name, w in weights.items() if not name.endswith("layer_scalar")}, None
     if adapter:
         trained = {name: w.double() for name, w in load_file(f"{adapter}/adapter_model.safetensors").items()}
         weights, scale = {**weights, **trained}, scale_of(adapter)
@@ -551,20 +581,25 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
     if twins:
         gemma, types = config["model_type"].startswith(("gemma", "qwen3_5")), config.get("layer_types") or []
+        gemma = gemma and config["model_type"] != "gemma4_text"
 
         def angles_of(x, position_ids, layer_type=None):
             layer = types.index(layer_type) if layer_type in types else 0
             angles = rope_angles(config, positions_of(documents), layer)
             if as_gpt_oss:
                 return [a[..., :a.shape[-1] // 2] for a in angles]
+            if config["model_type"].startswith("cohere"):
+                return tuple(a[..., :a.shape[-1] // 2].repeat_interleave(2, -1) for a in angles)
             return torch.complex(*(x[..., :x.shape[-1] // 2] for x in angles)) if config["model_type"] == "deepseek_v2" else angles
 
         for rotary in (module for module in model.modules() if type(module).__name__.endswith("RotaryEmbedding")):
             rotary.forward = angles_of
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
-                epsilon = getattr(module, "variance_epsilon", config["rms_norm_eps"])  # norms of latents have their own
-                module.forward = lambda x, m=module, e=epsilon: rms_norm(x, m.weight + gemma, e)
+                epsilon = getattr(module, "variance_epsilon", config.get("rms_norm_eps"))  # norms of latents have their own
+                module.forward = lambda x, m=module, e=epsilon: rms_norm(x, getattr(m, "weight", 1) + gemma, e)
+            if type(module).__name__.startswith("Cohere") and type(module).__name__.endswith("LayerNorm"):
+                module.forward = lambda x, m=module: rms_norm(x - x.mean(-1, keepdim=True), m.weight, config["layer_norm_eps"])
             if type(module).__name__.endswith("RMSNormGated"):
                 module.forward = lambda x, gate, m=module: rms_norm(x, m.weight, config["rms_norm_eps"]) * F.silu(gate)
             if type(module).__name__.endswith("ScaledWordEmbedding"):
@@ -635,10 +670,13 @@ def make_folder(folder, changes, seed):
         config = transformers.AutoConfig.for_model(**config)
         model = transformers.AutoModelForCausalLM.from_config(config).double()
         # Norms' weights about what means 1; no gain is 1 and no bias 0; and states that last.
-        mean = 0.0 if config.model_type.startswith(("gemma", "qwen3_5")) else 1.0
+        mean = 0.0 if config.model_type.startswith(("gemma", "qwen3_5")) and config.model_type != "gemma4_text" else 1.0
         for name, p in model.named_parameters():
             own = 1.0 if "linear_attn.norm" in name else mean if "norm" in name else -5.0 if "A_log" in name else 0.0
             p.data.normal_(own, 0.1)
+        for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.normal_(1.0, 0.1)
         model.save_pretrained(folder)
         return
     os.makedirs(folder)
@@ -673,6 +711,9 @@ def make_composite(folder, model_type, seed):
              transformers.AutoModelForImageTextToText.from_config(config)).double()
     for name, p in model.named_parameters():
         p.data.normal_(1.0 if "norm" in name and model_type != "gemma3" else 0.0, 0.1)
+    for name, b in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            b.normal_(1.0, 0.1)
     model.save_pretrained(folder)
 
 

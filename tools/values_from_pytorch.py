@@ -41,6 +41,8 @@ LEFT_OUT = object()
 PHI3 = {"model_type": "phi3", "head_dim": 4, "partial_rotary_factor": 1.0}
 LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [3.0, 2.0]}
 MINISTRAL3 = {"model_type": "ministral3", "head_dim": 16, "sliding_window": None}
+GEMMA4 = {"model_type": "gemma4_text", "head_dim": 4, "global_head_dim": 8, "hidden_size_per_layer_input": 0,
+          "sliding_window": 5, "num_hidden_layers": 7, "final_logit_softcapping": 2.0}
 QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
 LATENT = {"num_key_value_heads": 4, "head_dim": LEFT_OUT, "q_lora_rank": 10, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
           "qk_rope_head_dim": 8, "v_head_dim": 3, "first_k_dense_replace": 3}
@@ -146,6 +148,18 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
                                           "embedding_multiplier": 1.0, "attention_bias": True, "tie_word_embeddings": False,
                                           "rope_parameters": {**YARN, "rope_theta": 1e2, "truncate": False}},
      {"as_gpt_oss": True}),
+    ("cohere, biases", {"model_type": "cohere", "layer_norm_eps": 1e-3, "logit_scale": 4.0, "attention_bias": True,
+                        "head_dim": 4}, {}),
+    ("cohere2", {"model_type": "cohere2", "head_dim": 4, "logit_scale": 4.0, "sliding_window": 5, "num_hidden_layers": 4}, {}),
+    ("cohere2, LoRA", {"model_type": "cohere2", "head_dim": 4, "sliding_window": 5, "layer_types": [
+        "sliding_attention", "full_attention", "sliding_attention"]},
+     {"lora": {"r": 4, "lora_alpha": 12, "target_modules": ["q_proj", "o_proj", "up_proj", "down_proj"]}}),
+    ("gemma4, keys are values", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}, AS_WRITTEN),
+    ("gemma4, heads by layer", {**GEMMA4, "final_logit_softcapping": None, "num_hidden_layers": 3, "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1e3},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e2}}}, {}),
+    ("gemma4, LoRA", {**GEMMA4, "attention_k_eq_v": True},
+     {"lora": {"r": 4, "lora_alpha": 12, "target_modules": ["k_proj", "o_proj", "down_proj"]}}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -183,8 +197,8 @@ def numbers(name, count):
 
 
 def weight(name, shape, gemma):
-    """A norm's gain is about 1, which in Gemma is said by 0."""
-    mean = 1.0 if "norm.weight" in name and not gemma else 0.0
+    """A norm's gain is about 1, which in Gemma is said by 0, and so is a layer's scalar."""
+    mean = 1.0 if ("norm.weight" in name and not gemma) or "layer_scalar" in name else 0.0
     return (0.8 * numbers(name, math.prod(shape)) + mean).view(shape)
 
 
@@ -209,7 +223,7 @@ def make_model(folder, changes):
     config = transformers.AutoConfig.from_pretrained(folder)
     transformers.AutoModelForCausalLM.from_config(config).double().save_pretrained(folder)
     path = f"{folder}/model.safetensors"
-    gemma = config.model_type.startswith("gemma")
+    gemma = config.model_type.startswith("gemma") and config.model_type != "gemma4_text"
     with open(f"{folder}/config.json") as file:
         found = json.load(file)
     # transformers saves a dense MLP of Kimi Linear under the name of its experts' block, which published files do not.
@@ -235,7 +249,7 @@ def case_of(title, changes, asked, path, rng):
     folder, adapter = f"{path}/model", None
     config = make_model(folder, changes)
     whole = known(config)
-    whole.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "youtu", "minicpm3")))
+    whole.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "cohere", "youtu", "minicpm3")))
     if asked.get("lora"):
         adapter = f"{path}/adapter"
         make_adapter(folder, adapter, asked["lora"])

@@ -4,7 +4,8 @@
 #define WINDOWS (KEYS_MISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | LISTED)
 #define LISTED                                                                                                     \
     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA |        \
-     KEYS_EXAONE4)
+     KEYS_EXAONE4 | KEYS_COHERE2 | KEYS_GEMMA4)
+#define COHERES (KEYS_COHERE | KEYS_COHERE2)
 #define LATENT                                                                                                     \
     (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3)
 #define EXPERTS    (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR)
@@ -48,10 +49,29 @@ const struct config_key config_keys[] = {
     {KEYS_YOUTU, KEY_HARMLESS, NAMES("embedding_initializer_range"), .why = "random weights of new models"},
     {KEYS_ALL, KEY_READ,
      NAMES("architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-           "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps",
-           "tie_word_embeddings", "rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor",
-           "quantization_config", "pad_token_id")},
-    {ALL_BUT(KEYS_GEMMA3 | KEYS_OLMO3), KEY_READ, NAMES("original_max_position_embeddings")},
+           "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
+           "tie_word_embeddings", "rope_parameters", "quantization_config", "pad_token_id")},
+    {ALL_BUT(COHERES), KEY_READ, NAMES("rms_norm_eps")},
+    {COHERES, KEY_READ, NAMES("layer_norm_eps", "logit_scale")},
+    {KEYS_COHERE, KEY_REFUSED, NAMES("use_qk_norm"), .neutral = NEUTRAL_FALSE,
+     .why = "norms with a gain for each head are not computed"},
+    {KEYS_GEMMA4, KEY_READ,
+     NAMES("hidden_activation", "final_logit_softcapping", "global_head_dim", "num_global_key_value_heads",
+           "attention_k_eq_v", "per_layer_config", "use_bidirectional_attention")},
+    {KEYS_GEMMA4, KEY_REFUSED, NAMES("hidden_size_per_layer_input"), .neutral = NEUTRAL_ZERO,
+     .why = "embeddings of each layer are not computed"},
+    {KEYS_GEMMA4, KEY_REFUSED, NAMES("num_kv_shared_layers"), .neutral = NEUTRAL_ZERO,
+     .why = "layers that share keys and values are not supported"},
+    {KEYS_GEMMA4, KEY_REFUSED, NAMES("enable_moe_block"), .neutral = NEUTRAL_FALSE,
+     .why = "experts are not computed"},
+    {KEYS_GEMMA4, KEY_REFUSED, NAMES("rope_scaling", "rope_theta", "partial_rotary_factor"),
+     .neutral = NEUTRAL_NULL, .why = "transformers reads rope_parameters alone in this model type"},
+    {KEYS_GEMMA4, KEY_HARMLESS,
+     NAMES("vocab_size_per_layer_input", "use_double_wide_mlp", "num_experts", "top_k_experts",
+           "moe_intermediate_size"),
+     .why = "belongs to hidden_size_per_layer_input, num_kv_shared_layers or enable_moe_block"},
+    {ALL_BUT(KEYS_GEMMA4), KEY_READ, NAMES("rope_scaling", "rope_theta", "partial_rotary_factor")},
+    {ALL_BUT(KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GEMMA4), KEY_READ, NAMES("original_max_position_embeddings")},
     {KEYS_ALL, KEY_HARMLESS, NAMES("original_max_position_embeddings"),
      .why = "is read in RoPE's own object alone"},
     {KEYS_GEMMA2, KEY_READ,
@@ -64,10 +84,10 @@ const struct config_key config_keys[] = {
      .why = "windows of layers without positions are not read"},
     {KEYS_SMOLLM3, KEY_REFUSED, NAMES("layer_types"), .neutral = NEUTRAL_FULL,
      .why = "windows of layers without positions are not read"},
-    {KEYS_EXAONE4, KEY_READ, NAMES("sliding_window_pattern")},
+    {KEYS_EXAONE4 | KEYS_COHERE2, KEY_READ, NAMES("sliding_window_pattern")},
     {KEYS_GEMMA3, KEY_READ,
      NAMES("rope_local_base_freq", "hidden_activation", "query_pre_attn_scalar", "sliding_window_pattern")},
-    {ALL_BUT(KEYS_GEMMA2 | KEYS_GEMMA3), KEY_READ, NAMES("hidden_act")},
+    {ALL_BUT(KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_GEMMA4), KEY_READ, NAMES("hidden_act")},
     {WINDOWS, KEY_READ, NAMES("sliding_window")},
     {KEYS_ALL, KEY_HARMLESS, NAMES("sliding_window", "attention_chunk_size", "number_of_conv_states", "use_cache"),
      .why = "of the cache in decoding"},
@@ -113,7 +133,8 @@ const struct config_key config_keys[] = {
     // transformers has code for these families and uses it unless told to trust the folder's.
     {KEYS_ALL, KEY_HARMLESS, NAMES("auto_map"), .why = code},
     {KEYS_ALL, KEY_HARMLESS,
-     NAMES("_output_attentions", "output_attentions", "output_hidden_states", "return_dict"),
+     NAMES("_output_attentions", "output_attentions", "output_hidden_states", "output_router_logits",
+           "return_dict"),
      .why = "says what is returned"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("_post_init_done"), .why = internal},
     {KEYS_GEMMA3, KEY_HARMLESS, NAMES("_sliding_window_pattern"), .why = internal},
@@ -136,7 +157,7 @@ const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_HARMLESS, NAMES("id2label", "label2id", "num_labels", "problem_type"), .why = "of classifiers"},
     {KEYS_ALL, KEY_HARMLESS,
      NAMES("embed_dim", "num_heads", "features_only", "num_channels", "out_indices", "pretrained_cfg",
-           "vision_aspect_ratio", "vision_feature_layer", "vision_feature_select_strategy"),
+           "standardize", "vision_aspect_ratio", "vision_feature_layer", "vision_feature_select_strategy"),
      .why = "of images"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("encoder"), .why = "belongs to is_encoder_decoder"},
     {KEYS_ALL, KEY_HARMLESS,

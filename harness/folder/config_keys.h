@@ -31,7 +31,10 @@ enum key_set {
     KEYS_MINICPM3 = 16777216,
     KEYS_MINISTRAL3 = 33554432,
     KEYS_INTERNLM3 = 67108864,
-    KEYS_ALL = 134217727
+    KEYS_COHERE = 134217728,
+    KEYS_COHERE2 = 268435456,
+    KEYS_GEMMA4 = 536870912,
+    KEYS_ALL = 1073741823
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

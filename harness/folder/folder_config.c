@@ -193,7 +193,7 @@ static bool read_score_scale(struct rope rope, struct config *c, struct status *
 // Layers with a window and those without have RoPE of their own: rope_scaling is of the latter, rope_parameters has
 // an object for each.
 static bool read_rope_by_layers(struct json_field scaling, struct json_field parameters,
-                                const struct family *family, struct config *c, double *local_theta,
+                                const struct family *family, struct config *c, struct local_layers *local_layers,
                                 struct status *status)
 {
     struct rope full = {config_key_of(parameters, family_layer_types[0]), {0}, family, false};
@@ -217,8 +217,12 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
     if (scaling.value && parameters.value)
         return json_field_fail(scaling, status, "rope_parameters is there, too: keep one of them");
     full.object = scaling.value ? scaling : full.object;
+    if (full.object.value) {
+        c->kinds[0].rope = family->rope;
+        c->kinds[0].rotary = 0;
+    }
     return (!full.object.value || read_rope_object(full, &c->kinds[0].rope_theta, c, status)) &&
-           (!local.object.value || read_rope_object(local, local_theta, c, status));
+           (!local.object.value || read_rope_object(local, &local_layers->rope_theta, c, status));
 }
 
 // As transformers has it where a file has no RoPE: Ministral 3's.
@@ -277,29 +281,30 @@ static bool read_interleave(struct json_field field, struct layer_kind *kind, st
 // Sets rope_theta, that of layers with a window, and rope_scaling of a config whose max_context is set. There are
 // two spellings: rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all
 // within rope_parameters. False and a status that names the key otherwise.
-static bool read_rope(struct json_field root, const struct family *family, struct config *c, double *local_theta,
-                      struct status *status)
+static bool read_rope(struct json_field root, const struct family *family, struct config *c,
+                      struct local_layers *local, struct status *status)
 {
     struct json_field scaling = config_key_of(root, "rope_scaling"),
                       parameters = config_key_of(root, "rope_parameters");
     if (json_is_object(scaling.value) && json_object_size(scaling.value) == 0)
         scaling.value = NULL;
     c->kinds[0].rope_theta = family->rope_theta;
-    c->kinds[0].rope = family->rope;
+    double share = family->partial > 0 ? family->partial : family->proportional;
+    c->kinds[0].rope = family->proportional > 0 ? ROPE_PROPORTIONAL : family->rope;
     if (family->latent.kv_rank == 0)
-        c->kinds[0].rotary = (size_t)(family->partial * (double)c->kinds[0].head_dim);
-    *local_theta = family->local_rope_theta;
+        c->kinds[0].rotary = (size_t)(share * (double)c->kinds[0].head_dim);
+    local->rope_theta = family->local_rope_theta;
     if (family->rope == ROPE_NONE)
         return true;
     if (family->interleaves && !read_interleave(json_field_get(root, "rope_interleave"), &c->kinds[0], status))
         return false;
     if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->kinds[0].rope_theta, status) ||
-        (family->local_rope_key &&
-         !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300, local_theta, status)) ||
+        (family->local_rope_key && !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300,
+                                                      &local->rope_theta, status)) ||
         !read_partial(root, family, &c->kinds[0], status))
         return false;
     if (family->local_rope_theta > 0)
-        return read_rope_by_layers(scaling, parameters, family, c, local_theta, status);
+        return read_rope_by_layers(scaling, parameters, family, c, local, status);
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
     if (family->scales_positions && !rope.object.value)
         set_ministral_rope(&c->kinds[0]);
@@ -311,10 +316,10 @@ static bool read_rope(struct json_field root, const struct family *family, struc
 }
 
 static bool folder_rope_decode(struct json_field root, const struct family *family, struct config *c,
-                               double *local_theta, struct status *status)
+                               struct local_layers *local, struct status *status)
 {
     struct layer_kind *kind = &c->kinds[0];
-    if (!read_rope(root, family, c, local_theta, status))
+    if (!read_rope(root, family, c, local, status))
         return false;
     if (family->partial > 0 && (kind->rotary < 2 || kind->rotary > kind->head_dim || kind->rotary % 2)) {
         struct json_field parameters = config_key_of(root, "rope_parameters"),
@@ -437,7 +442,8 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
                             status) &&
            json_field_count(config_key_of(root, "max_position_embeddings"), 1, JSON_INTEGER_MAX, "",
                             &c->max_context, status) &&
-           json_field_number(config_key_of(root, "rms_norm_eps"), 1e-300, 1, &c->norm_epsilon, status) &&
+           json_field_number(config_key_of(root, family->epsilon_key ? family->epsilon_key : "rms_norm_eps"),
+                             1e-300, 1, &c->norm_epsilon, status) &&
            json_field_bool(config_key_of(root, "tie_word_embeddings"), &c->tied, status);
 }
 
@@ -630,8 +636,8 @@ static bool read_layer_types(struct json_field types, const char *without, struc
 }
 
 // Windows of all layers but every n-th, or as listed.
-static bool read_pattern(struct json_field root, const struct family *family, struct config *c, double local_theta,
-                         struct status *status)
+static bool read_pattern(struct json_field root, const struct family *family, struct config *c,
+                         struct local_layers local, struct status *status)
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
     struct json_field each_field =
@@ -647,7 +653,9 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     for (size_t l = family->full_first ? 0 : each - 1; !types.value && l < c->layers; l += each)
         if (!set_full(c, each_field, l, status))
             return false;
-    config_add_window(c, length, local_theta);
+    if (family->full_last && !set_full(c, types, c->layers - 1, status))
+        return false;
+    config_add_window(c, length, local);
     return true;
 }
 
@@ -664,9 +672,8 @@ static bool read_first_window(struct json_field root, struct config *c, struct s
     return true;
 }
 
-// local_theta: RoPE's of layers with a window; 0: that of all.
-static bool read_sliding(struct json_field root, const struct family *family, struct config *c, double local_theta,
-                         struct status *status)
+static bool read_sliding(struct json_field root, const struct family *family, struct config *c,
+                         struct local_layers local, struct status *status)
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
     enum sliding sliding = family->sliding;
@@ -675,7 +682,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
         sliding == SLIDING_ALL || sliding == SLIDING_LISTED || (sliding == SLIDING_GIVEN && window.value);
     size_t length = SLIDING_WINDOW;
     if (sliding == SLIDING_PATTERN)
-        return read_pattern(root, family, c, local_theta, status);
+        return read_pattern(root, family, c, local, status);
     if (switched && !json_field_bool(config_key_of(root, "use_sliding_window"), &windows, status))
         return false;
     const char *without = !windows                     ? "use_sliding_window is not true"
@@ -688,7 +695,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
     if (!without && switched && !types.value && !read_first_window(root, c, status))
         return false;
     if (!without)
-        config_add_window(c, length, local_theta);
+        config_add_window(c, length, local);
     return true;
 }
 
@@ -759,7 +766,8 @@ static bool read_no_rope(struct json_field root, const struct family *family, st
     if (family->no_rope == NO_ROPE_LISTED && !read_no_rope_layers(root, c, without, status))
         return false;
     bool windows = !json_is_null(json_field_get(root, "sliding_window").value);
-    for (size_t l = 0; family->no_rope == NO_ROPE_FULL && windows && l < c->layers && l < CONFIG_KIND_LAYERS; l++)
+    bool full = family->no_rope == NO_ROPE_UNWINDOWED || (family->no_rope == NO_ROPE_FULL && windows);
+    for (size_t l = 0; full && l < c->layers && l < CONFIG_KIND_LAYERS; l++)
         without[l] = config_kind(c, l)->window == 0;
     CHECK(config_remove_positions(c, without)); // of at most two kinds
     return true;
@@ -830,7 +838,61 @@ static bool read_cap(struct json_field root, const char *key, double standard, d
 {
     struct json_field field = json_field_get(root, key);
     *cap = json_is_null(field.value) ? 0 : standard;
-    return standard == 0 || json_is_null(field.value) || json_field_number(field, 1e-6, 1e6, cap, status);
+    return json_is_null(field.value) || json_field_number(field, 1e-6, 1e6, cap, status);
+}
+
+// Heads of the layers without a window; `local` gets those of the others, which c has.
+static bool read_global_heads(struct json_field root, struct config *c, struct local_layers *local,
+                              struct status *status)
+{
+    struct layer_kind *kind = &c->kinds[0];
+    struct json_field embeddings = json_field_get(root, "hidden_size_per_layer_input"),
+                      bidirectional = config_key_of(root, "use_bidirectional_attention"),
+                      by_layer = config_key_of(root, "per_layer_config"),
+                      dim = json_field_get(root, "global_head_dim"),
+                      heads = config_key_of(root, "num_global_key_value_heads");
+    const char *seen = json_string_value(bidirectional.value);
+    if (!embeddings.value)
+        return json_field_fail(embeddings, status,
+                               "missing, which means 256: embeddings of each layer are not computed");
+    if (bidirectional.value && (!seen || strcmp(seen, "vision") != 0))
+        return json_field_expected(bidirectional, status, "null, or \"vision\": text sees no later keys");
+    if (!json_field_bool(config_key_of(root, "attention_k_eq_v"), &kind->k_is_v, status))
+        return false;
+    kind->v_norm = true;
+    *local = (struct local_layers){.kv_heads = kind->kv_heads, .head_dim = kind->head_dim};
+    if (by_layer.value) {
+        void *first = json_object_iter(by_layer.value);
+        struct json_field of = json_field_get(by_layer, first ? json_object_iter_key(first) : "");
+        dim = config_key_of(of, "head_dim");
+        heads = config_key_of(of, "num_key_value_heads");
+    } else {
+        kind->head_dim = 512;
+    }
+    return json_field_count(dim, 1, SIZE_LIMIT, "", &kind->head_dim, status) &&
+           ((!kind->k_is_v && !by_layer.value) ||
+            json_field_count(heads, 1, SIZE_LIMIT, "", &kind->kv_heads, status));
+}
+
+// Tells whether per_layer_config, which newer transformers writes, says the same of all layers without a window,
+// and nothing of others.
+static bool check_per_layer(struct json_field root, const struct config *c, struct status *status)
+{
+    struct json_field by_layer = config_key_of(root, "per_layer_config");
+    size_t found = 0;
+    for (size_t l = 0; by_layer.value && l < c->layers; l++) {
+        char name[24];
+        snprintf(name, sizeof name, "%zu", l);
+        struct json_field own = json_field_get(by_layer, name);
+        const json_t *first = json_object_iter_value(json_object_iter(by_layer.value));
+        found += own.value != NULL;
+        if ((config_kind(c, l)->window == 0) != (own.value != NULL) || (own.value && !json_equal(own.value, first)))
+            return json_field_expected(own.value ? own : by_layer, status,
+                                       "the same head_dim and num_key_value_heads for each layer of "
+                                       "full_attention, and for no other: layers of more shapes are not computed");
+    }
+    return !by_layer.value || found == json_object_size(by_layer.value) ||
+           json_field_expected(by_layer, status, "layers from 0 to %zu alone", c->layers - 1);
 }
 
 // Granite's: attention's whole scale, and those of embeddings, of what blocks add and, inverse, of logits.
@@ -861,11 +923,20 @@ static bool read_block(struct json_field root, const struct family *family, stru
             return false;
         c->kinds[0].query_scale = family_query_scale(&c->kinds[0], scalar);
     }
+    if (family->global_heads)
+        c->kinds[0].query_scale = family_query_scale(&c->kinds[0], 1);
+    if (family->logits_scale > 0) {
+        c->logits_scale = family->logits_scale;
+        if (!json_field_number(config_key_of(root, "logit_scale"), 1e-6, 1e6, &c->logits_scale, status))
+            return false;
+        c->logits_scale = c->logits_scale == 1 ? 0 : c->logits_scale;
+    }
     c->kinds[0].sinks = family->sinks;
     if (family->multiplies && !read_multipliers(root, c, status))
         return false;
-    return read_cap(root, "attn_logit_softcapping", family->cap, &c->kinds[0].cap, status) &&
-           read_cap(root, "final_logit_softcapping", family->logit_cap, &c->logit_cap, status);
+    return (family->cap == 0 || read_cap(root, "attn_logit_softcapping", family->cap, &c->kinds[0].cap, status)) &&
+           ((family->logit_cap == 0 && !family->caps_logits) ||
+            read_cap(root, "final_logit_softcapping", family->logit_cap, &c->logit_cap, status));
 }
 
 // Tells whether the name is a class of transformers, such as LlamaForCausalLM: a family's decoder, possibly with a
@@ -938,20 +1009,25 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     config->qk_norm = family->qk_norm;
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
+    config->centred = family->centred;
+    config->parallel = family->parallel;
+    config->layer_scalars = family->layer_scalars;
     config->fused = family->fused;
     config->glm_norms = family->glm_norms;
     if (text.composite)
         config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
     config->norms = family->norms;
-    double local_theta = 0;
+    struct local_layers local = {0};
     bool latent = family->latent.kv_rank > 0;
     return read_sizes(&text, config, status) &&
            (latent ? read_latent : read_head_dim)(text.root, family, config, status) &&
+           (!family->global_heads || read_global_heads(text.root, config, &local, status)) &&
            read_kda(text.root, family, config, status) && read_experts(text.root, family, config, status) &&
            read_pad(&text, config, status) && (!text.composite || read_tie(root, text.composite, config, status)) &&
-           folder_rope_decode(text.root, family, config, &local_theta, status) &&
+           folder_rope_decode(text.root, family, config, &local, status) &&
            read_block(text.root, family, config, status) && read_depth_scales(text.root, family, config, status) &&
-           read_sliding(text.root, family, config, local_theta, status) &&
+           read_sliding(text.root, family, config, local, status) &&
+           (!family->global_heads || check_per_layer(text.root, config, status)) &&
            read_delta(text.root, family, config, status) && read_no_rope(text.root, family, config, status) &&
            read_biases(text.root, family, config, status) && refuse_quantized(root, status) &&
            refuse_quantized(text.root, status);

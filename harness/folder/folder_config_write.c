@@ -61,9 +61,11 @@ static json_t *scaling_json(const struct config *c, const struct layer_kind *kin
 {
     if (kind->rope != ROPE_PROPORTIONAL)
         return folder_rope_json(c, &kind->rope_scaling, "rope_type", "original_max_position_embeddings");
-    return json_pack("{s:s, s:f, s:f}", "rope_type", "proportional", "partial_rotary_factor",
-                     (double)kind->rotary / (double)kind->head_dim, "factor",
-                     kind->rope_scaling.factor > 0 ? kind->rope_scaling.factor : 1);
+    json_t *json = json_pack("{s:s, s:f}", "rope_type", "proportional", "partial_rotary_factor",
+                             (double)kind->rotary / (double)kind->head_dim);
+    if (kind->rope_scaling.factor > 0)
+        json_object_set_new(json, "factor", json_real(kind->rope_scaling.factor));
+    return json;
 }
 
 // The keys of Gated DeltaNet.
@@ -133,6 +135,27 @@ static void add_position_scale(json_t *json, const struct layer_kind *kind)
     json_object_set_new(object, original, json_integer((json_int_t)kind->position_scale.length));
 }
 
+// Keys of a family whose layers without a window have heads of their own, whose RoPE is in an object by type.
+static void add_global_heads(json_t *json, const struct config *c)
+{
+    const struct layer_kind *full = config_full_kind(c), *windowed = windowed_kind(c);
+    json_t *turning = json_object_get(json, "rope_scaling"), *rope = json_object();
+    turning = json_is_object(turning) ? json_incref(turning) : json_pack("{s:s}", "rope_type", "default");
+    json_object_set_new(turning, "rope_theta", json_real(full->rope_theta));
+    json_object_set_new(rope, family_layer_types[0], turning);
+    json_object_set_new(rope, family_layer_types[1],
+                        json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", windowed->rope_theta));
+    json_object_set_new(json, "rope_parameters", rope);
+    json_object_del(json, "rope_scaling");
+    json_object_del(json, "rope_theta");
+    json_object_set_new(json, "head_dim", json_integer((json_int_t)windowed->head_dim));
+    json_object_set_new(json, "num_key_value_heads", json_integer((json_int_t)windowed->kv_heads));
+    json_object_set_new(json, "global_head_dim", json_integer((json_int_t)full->head_dim));
+    json_object_set_new(json, "num_global_key_value_heads", json_integer((json_int_t)full->kv_heads));
+    json_object_set_new(json, "attention_k_eq_v", json_boolean(full->k_is_v));
+    json_object_set_new(json, "hidden_size_per_layer_input", json_integer(0));
+}
+
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
@@ -143,8 +166,9 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)kind->heads,
         "num_key_value_heads", (json_int_t)kind->kv_heads, "head_dim", (json_int_t)kind->head_dim,
         "intermediate_size", (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
-        (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", kind->rope_theta, "rope_scaling", scaling_json(c, kind), "tie_word_embeddings", c->tied,
+        (json_int_t)(c->max_context ? c->max_context : family->max_context),
+        family->epsilon_key ? family->epsilon_key : "rms_norm_eps", c->norm_epsilon, "rope_theta", kind->rope_theta,
+        "rope_scaling", scaling_json(c, kind), "tie_word_embeddings", c->tied,
         family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
         "torch_dtype", dtypes[dtype]);
     CHECK(json);
@@ -188,10 +212,14 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
     }
     if (family->scales_positions)
         add_position_scale(json, kind);
-    if (family->cap > 0) {
+    if (family->cap > 0)
         json_object_set_new(json, "attn_logit_softcapping", cap_json(kind->cap));
+    if (family->logit_cap > 0 || family->caps_logits)
         json_object_set_new(json, "final_logit_softcapping", cap_json(c->logit_cap));
-    }
+    if (family->logits_scale > 0)
+        json_object_set_new(json, "logit_scale", json_real(c->logits_scale > 0 ? c->logits_scale : 1));
+    if (family->global_heads)
+        add_global_heads(json, c);
     return json;
 }
 
@@ -223,21 +251,22 @@ static bool has_rope_of(const struct family *family, const struct config *c)
         const struct layer_kind *kind = config_kind(c, l);
         bool none = kind->rope == ROPE_NONE, free = family->no_rope == NO_ROPE_LISTED || family->rope == ROPE_NONE;
         bool halves = family->interleaves && kind->rope == ROPE_HALVES;
+        bool unwindowed = family->no_rope == NO_ROPE_FULL || family->no_rope == NO_ROPE_UNWINDOWED;
         bool proportional = kind->rope == ROPE_PROPORTIONAL && family->rope == ROPE_HALVES && family->partial == 0;
-        if (none ? !free && (family->no_rope != NO_ROPE_FULL || kind->window > 0)
+        if (none ? !free && (!unwindowed || kind->window > 0)
                  : kind->rope != family->rope && !proportional && !halves)
             return false;
-        if (!none && windowed && family->no_rope == NO_ROPE_FULL && kind->window == 0)
+        if (!none && windowed && unwindowed && kind->window == 0)
             return false;
     }
-    full.rope = windowed ? windowed->rope : full.rope;
+    full.rope = windowed && full.rope == ROPE_NONE ? windowed->rope : full.rope;
     if (rope_rotary(&full) > 0 && rope_rotary(&full) < full.head_dim && family->partial == 0 &&
         family->latent.kv_rank == 0)
         return false;
     if (family->local_rope_theta == 0 || !windowed)
         return !windowed || rope_is_same(windowed, &full);
     return windowed->rope_scaling.factor == 0 &&
-           (family->local_rope_key || windowed->rope_theta == family->local_rope_theta);
+           (family->local_rope_key || family->global_heads || windowed->rope_theta == family->local_rope_theta);
 }
 
 // Tells whether the family's keys can give the config's biases.
@@ -268,7 +297,7 @@ static bool has_scales_of(const struct family *family, const struct config *c)
 {
     double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
     double base = c->logits_scale * (double)c->width;
-    bool none = c->residual_scale == 0 && c->logits_scale == 0;
+    bool none = c->residual_scale == 0 && (c->logits_scale == 0 || family->logits_scale > 0);
     if (family->depth_scaled)
         return fabs(base - round(base)) < 1e-9 * base || base == 0;
     return (family->keys == KEYS_GRANITE || none) && (family->multiplies || embedding_scale == c->embedding_scale);
@@ -285,7 +314,7 @@ static bool has_delta_of(const struct family *family, const struct config *c)
 // Tells whether the family has the config's caps, sinks and gates.
 static bool has_softmax_of(const struct family *family, const struct config *c)
 {
-    bool same = c->logit_cap == 0 || family->logit_cap > 0;
+    bool same = c->logit_cap == 0 || family->logit_cap > 0 || family->caps_logits;
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
         bool gate = kind->mixer == MIXER_DELTA || kind->gated == family->gated;
@@ -308,17 +337,31 @@ static bool has_positions_of(const struct family *family, const struct config *c
     return same;
 }
 
+// Tells whether the family has the config's heads, which of others are those of all layers, and scores' scale.
+static bool has_heads_of(const struct family *family, const struct config *c)
+{
+    const struct layer_kind *full = config_full_kind(c), *windowed = windowed_kind(c);
+    if (full->v_norm != family->global_heads || (full->k_is_v && !family->global_heads))
+        return false;
+    bool same = !windowed || (windowed->head_dim == full->head_dim && windowed->kv_heads == full->kv_heads);
+    if (!family->global_heads)
+        return same && (family->scales_queries || family->multiplies || family->latent.kv_rank > 0 ||
+                        c->kinds[0].query_scale == 0);
+    double scalar = family_query_scalar(full);
+    return windowed && config_kind(c, c->layers - 1)->window == 0 && fabs(scalar - 1) < 1e-9 &&
+           (full->k_is_v || windowed->kv_heads == full->kv_heads);
+}
+
 // Tells whether the family supports the config's biases, norms, scales, caps and windows.
 static bool is_of(const struct family *family, const struct config *c)
 {
     bool joins = family->fused || family->gate_up_fused; // which is not written
     return has_windows_of(family, c) && has_biases_of(family, c) && has_scales_of(family, c) && !joins &&
            family->qk_norm == c->qk_norm && family->whole_qk_norm == c->whole_qk_norm &&
-           family->unit_offset == c->unit_offset && family->norms == c->norms &&
-           (family->scales_queries || family->multiplies || family->latent.kv_rank > 0 ||
-            c->kinds[0].query_scale == 0) &&
-           has_latent_of(family, c) && has_positions_of(family, c) && has_softmax_of(family, c) &&
-           has_delta_of(family, c) && has_rope_of(family, c);
+           family->unit_offset == c->unit_offset && family->norms == c->norms && family->centred == c->centred &&
+           family->parallel == c->parallel && family->layer_scalars == c->layer_scalars &&
+           has_heads_of(family, c) && has_latent_of(family, c) && has_positions_of(family, c) &&
+           has_softmax_of(family, c) && has_delta_of(family, c) && has_rope_of(family, c);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

@@ -10,8 +10,8 @@
 enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_LISTED, SLIDING_SOME, SLIDING_PATTERN };
 
 // Layers without positions. NEVER: none. LISTED: those of no_rope_layers, else every n-th by its interval. FULL:
-// those without a window, if others have one.
-enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL };
+// those without a window, if sliding_window is not null. UNWINDOWED: those without a window.
+enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL, NO_ROPE_UNWINDOWED };
 
 // Which layers are mixtures of experts. NONE: none. BEHIND: those from first_k_dense_replace on. LISTED: those that
 // mlp_layer_types calls sparse, else as BEHIND.
@@ -20,7 +20,7 @@ enum experts { EXPERTS_NONE, EXPERTS_BEHIND, EXPERTS_LISTED };
 struct family {
     const char *model_type, *architecture;
     enum key_set keys;
-    bool qkv_bias, qk_norm, whole_qk_norm, unit_offset, tied;
+    bool qkv_bias, qk_norm, whole_qk_norm, unit_offset, centred, parallel, layer_scalars, tied;
     bool fused;         // its files fuse q, k and v, and gate and up
     bool gate_up_fused; // its files fuse gate and up alone
     bool glm_norms;     // struct config's
@@ -35,17 +35,25 @@ struct family {
     bool scales_queries;   // attention's scale is 1 / sqrt(query_pre_attn_scalar)
     // Defaults of attn_logit_softcapping and final_logit_softcapping; 0: it does not cap.
     double cap, logit_cap;
-    bool sinks;      // of each head, in the softmax
-    bool multiplies; // scores by attention_multiplier, in place of 1 / sqrt(head_dim), and embeddings
-    size_t kv_heads; // 0: as many as heads
-    size_t head_dim; // 0: hidden_size / num_attention_heads
+    bool caps_logits;    // by final_logit_softcapping, which has no default
+    double logits_scale; // default of logit_scale; 0: it has none
+    // Gemma 4: layers without a window have heads of their own, and may have values that are keys; attention's
+    // scale is 1, and values are normed.
+    bool global_heads;
+    bool sinks;              // of each head, in the softmax
+    bool multiplies;         // scores by attention_multiplier, in place of 1 / sqrt(head_dim), and embeddings
+    size_t kv_heads;         // 0: as many as heads
+    size_t head_dim;         // 0: hidden_size / num_attention_heads
+    const char *epsilon_key; // NULL: rms_norm_eps
     double norm_epsilon, rope_theta;
+    double proportional;        // share of a head that turns without rope_parameters in layers without a window
     double local_rope_theta;    // of layers with a window, which have no scaling; 0: the same
     const char *local_rope_key; // NULL: always that value
     enum sliding sliding;
     size_t window;           // default of sliding_window; 0: 4096
     size_t full_each;        // SLIDING_PATTERN: n
     bool full_first;         // of n layers the first has no window, not the last
+    bool full_last;          // the highest layer has none, whatever it is said to have
     const char *pattern_key; // its key; NULL: none
     bool scales_positions;   // of queries, by llama_4_scaling_beta in RoPE's object
     bool default_rope;       // transformers supports only longrope scaling

@@ -192,11 +192,12 @@ static void run_bias_backward(struct probe_operands *o)
 }
 static void run_rmsnorm_forward(struct probe_operands *o)
 {
-    op_rmsnorm_forward(o->device, o->t[0], o->t[5], o->t[1], o->t[3], 0, 1e-5);
+    op_rmsnorm_forward(o->device, o->t[0], o->t[5], o->t[1], o->t[3], (struct norm_shape){.epsilon = 1e-5});
 }
 static void run_rmsnorm_backward(struct probe_operands *o)
 {
-    op_rmsnorm_backward(o->device, o->t[0], true, o->t[4], o->t[1], o->t[2], o->t[3], 0, o->t[5]);
+    op_rmsnorm_backward(o->device, o->t[0], true, o->t[4], o->t[1], o->t[2], o->t[3], (struct norm_shape){0},
+                        o->t[5]);
 }
 static void run_swiglu_forward(struct probe_operands *o)
 {

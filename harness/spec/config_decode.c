@@ -33,6 +33,9 @@ static const struct key {
     {"qk_norm", FLAG, offsetof(struct config, qk_norm), .required = false},
     {"whole_qk_norm", FLAG, offsetof(struct config, whole_qk_norm), .rare = true},
     {"unit_offset", FLAG, offsetof(struct config, unit_offset), .rare = true},
+    {"centred", FLAG, offsetof(struct config, centred), .rare = true},
+    {"parallel", FLAG, offsetof(struct config, parallel), .rare = true},
+    {"layer_scalars", FLAG, offsetof(struct config, layer_scalars), .rare = true},
     {"norms", CHOICE, offsetof(struct config, norms), .rare = true, .choices = norms_names},
     {"activation", CHOICE, offsetof(struct config, activation), .rare = true, .choices = activation_names},
     {"rope", CHOICE, offsetof(struct config, kinds[0].rope), .rare = true, .choices = rope_names},
@@ -48,6 +51,8 @@ static const struct key {
     {"logit_cap", NUMBER, offsetof(struct config, logit_cap), .rare = true},
     {"sinks", FLAG, offsetof(struct config, kinds[0].sinks), .rare = true},
     {"gated", FLAG, offsetof(struct config, kinds[0].gated), .rare = true},
+    {"v_norm", FLAG, offsetof(struct config, kinds[0].v_norm), .rare = true},
+    {"k_is_v", FLAG, offsetof(struct config, kinds[0].k_is_v), .rare = true},
 };
 #define KEYS         (sizeof keys / sizeof *keys)
 #define SIZE_MAXIMUM ((size_t)1 << 24) // larger than any model
@@ -194,7 +199,7 @@ static struct flat flat_of(const struct config *config)
         flat.scale = kind->position_scale.length > 0 ? kind->position_scale : flat.scale;
         if (l < CONFIG_KIND_LAYERS)
             flat.without[l] = rope == ROPE_NONE;
-        flat.kind.rope = rope != ROPE_NONE ? rope : flat.kind.rope;
+        flat.kind.rope = flat.kind.rope == ROPE_NONE ? rope : flat.kind.rope;
         all &= rope == ROPE_NONE;
     }
     if (all)
@@ -254,11 +259,11 @@ static void add_flat(json_t *shape, const struct flat *flat)
                                       flat->scales_without));
 }
 
-// Windows of a shape: their length, 0: none, and the RoPE base of layers with one, 0: that of all. The layers
-// without one are of kind 1.
+// Windows of a shape: their length, 0: none, and what layers with one have of their own. The layers without one are
+// of kind 1.
 struct windows {
     size_t length;
-    double local_rope_theta;
+    struct local_layers local;
 };
 
 static struct windows windows_of(const struct config *config)
@@ -267,8 +272,14 @@ static struct windows windows_of(const struct config *config)
     for (size_t l = 0; l < config->layers && windowed.window == 0; l++)
         windowed = *config_kind(config, l);
     windowed.rope = full.rope;
-    bool local = windowed.window > 0 && full.window == 0 && !rope_is_same(&full, &windowed);
-    return (struct windows){windowed.window, local ? windowed.rope_theta : 0};
+    struct local_layers local = {
+        .rope_theta = rope_is_same(&full, &windowed) ? 0 : windowed.rope_theta,
+        .kv_heads = windowed.kv_heads == full.kv_heads ? 0 : windowed.kv_heads,
+        .head_dim = windowed.head_dim == full.head_dim ? 0 : windowed.head_dim,
+    };
+    if (windowed.window == 0 || full.window > 0)
+        local = (struct local_layers){0};
+    return (struct windows){windowed.window, local};
 }
 
 static bool read_no_rope_layers(struct json_field field, size_t layers, bool without[CONFIG_KIND_LAYERS],
@@ -288,6 +299,10 @@ static bool read_no_rope_layers(struct json_field field, size_t layers, bool wit
     return true;
 }
 
+// Of struct local_layers.
+static const char *const local_keys[] = {"local_rope_theta", "local_kv_heads", "local_head_dim"};
+#define LOCAL_KEYS (sizeof local_keys / sizeof *local_keys)
+
 // null: no window.
 static bool read_windows(struct json_field shape, struct config *config, struct windows *windows,
                          struct status *status)
@@ -297,14 +312,17 @@ static bool read_windows(struct json_field shape, struct config *config, struct 
         windows->length = 0;
         memset(config->kind_of, 0, sizeof config->kind_of);
     }
-    if (!json_field_number(json_field_get(shape, "local_rope_theta"), 1e-300, 1e300, &windows->local_rope_theta,
-                           status) ||
+    struct local_layers *local = &windows->local;
+    if (!json_field_number(json_field_get(shape, local_keys[0]), 1e-300, 1e300, &local->rope_theta, status) ||
+        !json_field_count(json_field_get(shape, local_keys[1]), 1, SIZE_MAXIMUM, "", &local->kv_heads, status) ||
+        !json_field_count(json_field_get(shape, local_keys[2]), 1, SIZE_MAXIMUM, "", &local->head_dim, status) ||
         (json_field_given(window) &&
          !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &windows->length, status)))
         return false;
-    if (json_field_get(shape, "local_rope_theta").value && !windows->length)
-        return json_field_fail(json_field_get(shape, "local_rope_theta"), status,
-                               "is of layers with a window: give a \"sliding_window\"");
+    for (size_t i = 0; i < LOCAL_KEYS && !windows->length; i++)
+        if (json_field_get(shape, local_keys[i]).value)
+            return json_field_fail(json_field_get(shape, local_keys[i]), status,
+                                   "is of layers with a window: give a \"sliding_window\"");
     if (!full.value)
         return true;
     if (!json_is_array(full.value) || !windows->length)
@@ -434,7 +452,8 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     struct names known = {6, {"preset", "name", "rope_scaling", "sliding_window", "full_layers", "delta"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
-    names_add(&known, "local_rope_theta");
+    for (size_t i = 0; i < LOCAL_KEYS; i++)
+        names_add(&known, local_keys[i]);
     names_add(&known, "no_rope_layers");
     names_add(&known, "chunked");
     names_add(&known, "position_scale");
@@ -474,7 +493,7 @@ static bool read_shape(struct json_field field, struct config *config, struct st
         !read_windows(field, config, &windows, status))
         return false;
     if (windows.length > 0)
-        config_add_window(config, windows.length, windows.local_rope_theta);
+        config_add_window(config, windows.length, windows.local);
     struct json_field no_rope = json_field_get(field, "no_rope_layers");
     if (!read_no_rope_layers(no_rope, config->layers, flat.without, status) || !read_flat(field, &flat, status))
         return false;
@@ -505,8 +524,12 @@ static json_t *shape_json(const struct config *given)
     }
     json_object_set_new(shape, "rope_scaling",
                         folder_rope_json(config, &config->kinds[0].rope_scaling, "type", "original_context"));
-    if (windows.local_rope_theta > 0)
-        json_object_set_new(shape, "local_rope_theta", json_real(windows.local_rope_theta));
+    if (windows.local.rope_theta > 0)
+        json_object_set_new(shape, local_keys[0], json_real(windows.local.rope_theta));
+    if (windows.local.kv_heads > 0)
+        json_object_set_new(shape, local_keys[1], json_integer((json_int_t)windows.local.kv_heads));
+    if (windows.local.head_dim > 0)
+        json_object_set_new(shape, local_keys[2], json_integer((json_int_t)windows.local.head_dim));
     add_flat(shape, &of);
     json_t *without = json_array();
     for (size_t l = 0; l < config->layers && l < CONFIG_KIND_LAYERS; l++)

@@ -44,7 +44,7 @@ static void make_gemma3(struct config *c)
     c->kinds[0].query_scale = 0.8;
     c->kinds[0].rope_scaling.factor = 8;
     c->kind_of[1] = 1;
-    config_add_window(c, 7, 1000);
+    config_add_window(c, 7, (struct local_layers){.rope_theta = 1000});
 }
 
 static void make_gemma2(struct config *c)
@@ -57,7 +57,7 @@ static void make_gemma2(struct config *c)
     c->kinds[0].cap = 2; // scores are a few: what a cap of 50 bends in a trained model, one of 2 does here
     c->logit_cap = 3;
     c->kind_of[1] = 1;
-    config_add_window(c, 7, 0);
+    config_add_window(c, 7, (struct local_layers){0});
 }
 
 static void make_gpt_oss(struct config *c)
@@ -65,7 +65,7 @@ static void make_gpt_oss(struct config *c)
     c->qkv_bias = true;
     c->kinds[0].sinks = true;
     c->kind_of[1] = 1;
-    config_add_window(c, 7, 0);
+    config_add_window(c, 7, (struct local_layers){0});
 }
 
 static void make_qwen3_next(struct config *c)

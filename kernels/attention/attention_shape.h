@@ -12,6 +12,8 @@ enum attention_kept {
     ATTENTION_K,      // [n, G D], as projected, before its norm; with qk_norm only
     ATTENTION_RSTD_Q, // [n H, 1], [n G, 1], or [n, 1] of whole rows
     ATTENTION_RSTD_K,
+    ATTENTION_V,      // as K, with v_norm only, unless values are keys
+    ATTENTION_RSTD_V, // [n G, 1]
     ATTENTION_KEPT
 };
 

@@ -288,6 +288,8 @@ typedef void copy_heads_op(struct device *device, struct tensor dst, size_t to, 
 typedef void sum_heads_op(struct device *device, struct tensor dst, struct tensor src, size_t from, size_t heads);
 // t = factor * t
 typedef void scale_op(struct device *device, struct tensor t, double factor);
+// t *= factor[0].  t, factor: [1, 1], of the device's dtype
+typedef void scale_by_op(struct device *device, struct tensor t, struct tensor factor);
 
 // c = alpha * op(a) * op(b) + beta * c;  c: [m, n], op(a): [m, k], op(b): [k, n]
 typedef void gemm_op(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
@@ -306,16 +308,21 @@ typedef void bias_forward_op(struct device *device, struct tensor y, struct tens
 // grad_bias += column sums of grad_y
 typedef void bias_backward_op(struct device *device, struct tensor grad_bias, struct tensor grad_y);
 
-// rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain), by row.  x, y: [n, d], gain: [1, d], rstd:
-// [n, 1]. y may be x. rstd may be no tensor.
+// RMSNorm, or centred: LayerNorm without a bias (Ba et al. 2016), whose x is first less its row's mean.
+struct norm_shape {
+    double offset, epsilon;
+    bool centred;
+};
+// rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain), by row.  x, y: [n, d]; gain: [1, d], or no
+// tensor: y = x * rstd; rstd: [n, 1], or centred [n, 2], with the mean, or no tensor. y may be x.
 typedef void rmsnorm_forward_op(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                                struct tensor gain, double offset, double epsilon);
-// u = grad_y * (offset + gain);  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate, if
-// it is a tensor. grad_gain += sum over rows of grad_y * x * rstd, if it is one. Without accumulate grad_x may be x
-// or grad_y.
+                                struct tensor gain, struct norm_shape shape);
+// u = grad_y * (offset + gain);  g = rstd * (u - x * rstd^2 * mean(u * x)), or centred less rstd * mean(u);  grad_x
+// = g, or += g if accumulate, if it is a tensor. grad_gain += sum over rows of grad_y * x * rstd, if it is one.
+// Without accumulate grad_x may be x or grad_y.
 typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bool accumulate,
                                  struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
-                                 double offset, struct tensor rstd);
+                                 struct norm_shape shape, struct tensor rstd);
 
 // The first `rotary` numbers of a head turn, in pairs (j, j + rotary / 2), or (2 j, 2 j + 1) if interleaved, and
 // are multiplied by gain; the others stay as they are. rotary: twice the number of frequencies.
@@ -532,7 +539,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 // clang-format off
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
     OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(copy_heads) OPERATION(sum_heads) \
-    OPERATION(accumulate) OPERATION(scale) OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
+    OPERATION(accumulate) OPERATION(scale) OPERATION(scale_by) OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(position_scale) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(attention_sink_forward) \
     OPERATION(attention_sink_backward) OPERATION(gate_forward) OPERATION(gate_backward) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \

@@ -72,6 +72,14 @@ void op_scale(struct device *device, struct tensor t, double factor)
     RUN(device, WORK_COPY, scale, 2 * bytes(t), t, factor);
 }
 
+void op_scale_by(struct device *device, struct tensor t, struct tensor factor)
+{
+    if (failed(device))
+        return;
+    CHECK(tensor_count(factor) == 1 && factor.dtype == t.dtype && t.dtype == device->ops->dtype);
+    RUN(device, WORK_COPY, scale_by, 2 * bytes(t) + bytes(factor), t, factor);
+}
+
 // d = alpha * op(a) * op(b) + beta * c. c may be d; else alpha and beta are 1.
 struct product {
     struct tensor d, c, a, b;
@@ -187,30 +195,36 @@ void op_bias_backward(struct device *device, struct tensor grad_bias, struct ten
     RUN(device, WORK_BIAS, bias_backward, bytes(grad_y) + 2 * bytes(grad_bias), grad_bias, grad_y);
 }
 
+static bool is_norm_statistic(struct tensor rstd, struct tensor x, struct norm_shape shape)
+{
+    return tensor_count(rstd) == x.rows * (shape.centred ? 2 : 1);
+}
+
 void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                        struct tensor gain, double offset, double epsilon)
+                        struct tensor gain, struct norm_shape shape)
 {
     if (failed(device))
         return;
-    CHECK(same_shape(x, y) && is_vector(gain, x.cols));
-    CHECK(!rstd.data || tensor_count(rstd) == x.rows);
+    CHECK(same_shape(x, y) && (!gain.data || is_vector(gain, x.cols)));
+    CHECK(!rstd.data || is_norm_statistic(rstd, x, shape));
     RUN(device, WORK_NORM, rmsnorm_forward, bytes(x) + bytes(y) + bytes(gain) + bytes(rstd), y, rstd, x, gain,
-        offset, epsilon);
+        shape);
 }
 
 void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                         struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
+                         struct tensor grad_y, struct tensor x, struct tensor gain, struct norm_shape shape,
                          struct tensor rstd)
 {
     if (failed(device))
         return;
-    CHECK((!grad_x.data || same_shape(grad_x, x)) && same_shape(grad_y, x) && is_vector(gain, x.cols));
-    CHECK(tensor_count(rstd) == x.rows && (!grad_gain.data || is_vector(grad_gain, x.cols)));
+    CHECK((!grad_x.data || same_shape(grad_x, x)) && same_shape(grad_y, x));
+    CHECK(gain.data ? is_vector(gain, x.cols) : !grad_gain.data);
+    CHECK(is_norm_statistic(rstd, x, shape) && (!grad_gain.data || is_vector(grad_gain, x.cols)));
     CHECK(!accumulate || (grad_x.data != x.data && grad_x.data != grad_y.data));
     RUN(device, WORK_NORM, rmsnorm_backward,
         bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
             2 * bytes(grad_gain),
-        grad_x, accumulate, grad_gain, grad_y, x, gain, offset, rstd);
+        grad_x, accumulate, grad_gain, grad_y, x, gain, shape, rstd);
 }
 
 void op_rope(struct device *device, struct tensor x, struct tensor frequencies, struct rope_shape shape,

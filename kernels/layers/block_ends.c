@@ -22,7 +22,7 @@ struct tensor block_input_again(struct model *model, const struct block *block, 
 void block_keep_input(struct model *model, const struct block *block, struct kept *kept, size_t n, enum keep how)
 {
     if (how != KEEP_NOTHING && block->norm)
-        kept->rstd = statistic(model, n, 1);
+        kept->rstd = norm_statistics(model, n);
     if (how == KEEP_ALL && block->norm)
         kept->h = activation(model, n, model->config.width);
 }
@@ -43,7 +43,7 @@ void block_input_backward(struct model *model, const struct block *block, const 
 void block_keep_output(struct model *model, const struct block *block, struct kept *kept, size_t n)
 {
     if (block->out_norm) {
-        kept->rstd_out = statistic(model, n, 1);
+        kept->rstd_out = norm_statistics(model, n);
         kept->out = activation(model, n, model->config.width);
     }
 }

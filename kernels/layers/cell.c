@@ -162,20 +162,46 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
     tensor_free(device, &normed);
 }
 
-static void forward(struct cell_at at, struct tensor x, struct carry kv, struct tensor y, struct activations *a,
-                    enum keep how)
+// What the MLP reads.
+static struct tensor mlp_input(const struct model *model, const struct activations *a)
 {
-    struct model *model = at.model;
+    return model->config.parallel ? a->x : a->x_mid;
+}
+
+// The MLP goes first, because it reads x, whose place y may be.
+static void parallel_forward(struct model *model, size_t layer, struct tensor x, struct tensor y,
+                             struct activations *a, enum keep how)
+{
+    config_mlp(&model->config, layer)->forward(model, layer, x, y, &a->mlp, how);
+    if (y.data)
+        output_forward(model, layer, y, y, a, false);
+    if (how == KEEP_NOTHING)
+        activations_free(model->device, a);
+}
+
+static void serial_forward(struct model *model, size_t layer, struct tensor x, struct tensor y,
+                           struct activations *a, enum keep how)
+{
     bool keeping = how != KEEP_NOTHING;
-    mixer_of(model, at.layer)->forward(at, x, kv, a, how);
     // Nothing kept: x_mid is built where y will be.
     struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
-    output_forward(model, at.layer, x, x_mid, a, keeping);
+    output_forward(model, layer, x, x_mid, a, keeping);
     if (keeping)
         a->x_mid = x_mid;
     else
         activations_free(model->device, a);
-    config_mlp(&model->config, at.layer)->forward(model, at.layer, x_mid, y, &a->mlp, how);
+    config_mlp(&model->config, layer)->forward(model, layer, x_mid, y, &a->mlp, how);
+}
+
+static void forward(struct cell_at at, struct tensor x, struct carry kv, struct tensor y, struct activations *a,
+                    enum keep how)
+{
+    struct model *model = at.model;
+    const struct parameter *scalar = model->layers[at.layer].scalar;
+    mixer_of(model, at.layer)->forward(at, x, kv, a, how);
+    (model->config.parallel ? parallel_forward : serial_forward)(model, at.layer, x, y, a, how);
+    if (scalar && y.data)
+        op_scale_by(model->device, y, scalar->value);
 }
 
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
@@ -232,13 +258,27 @@ void cell_output_forward(struct model *model, size_t layer, struct span chunk, s
         return;
     push_range(model, "cell_output_forward", layer, chunk.start);
     a->x = x;
-    a->x_mid = activation(model, x.rows, model->config.width);
-    output_forward(model, layer, x, a->x_mid, a, true);
-    config_mlp(&model->config, layer)->forward(model, layer, a->x_mid, tensor_none(), &a->mlp, how);
+    if (!model->config.parallel) {
+        a->x_mid = activation(model, x.rows, model->config.width);
+        output_forward(model, layer, x, a->x_mid, a, true);
+    }
+    config_mlp(&model->config, layer)->forward(model, layer, mlp_input(model, a), tensor_none(), &a->mlp, how);
     range_pop(model->device);
 }
 
-// grad: that of y, becomes that of x_mid.
+// grad: that of y, becomes that of x_mid; or of what the MLP gives of x, the rest of which is a->grad.
+static void backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad)
+{
+    const struct parameter *scalar = model->layers[layer].scalar;
+    if (scalar)
+        op_scale_by(model->device, grad, scalar->value);
+    if (model->config.parallel) {
+        a->grad = scratch(model, grad.rows, grad.cols);
+        op_copy(model->device, a->grad, grad);
+    }
+    config_mlp(&model->config, layer)->backward(model, layer, mlp_input(model, a), &a->mlp, grad);
+}
+
 void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
                        struct tensor grad)
 {
@@ -252,13 +292,13 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     push_range(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
     if (!cell_memo_begin(model, &use, key, a)) {
-        config_mlp(&model->config, layer)->backward(model, layer, a->x_mid, &a->mlp, grad);
+        backward_mlp(model, layer, a, grad);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
 }
 
-// grad_output: that of the mixer's first output, from grad, that of x_mid; and a gate becomes its gradient.
+// grad_output: that of the mixer's first output, from that of x_mid; and a gate becomes its gradient.
 static void output_backward(struct model *model, size_t layer, struct tensor grad_output, struct activations *a,
                             struct tensor grad)
 {
@@ -266,6 +306,7 @@ static void output_backward(struct model *model, size_t layer, struct tensor gra
     const struct block *block = &model->layers[layer].mixer;
     struct kept *kept = &a->mixer;
     bool makes = makes_output(model, layer, kept) && (kept->gate.data || projection_trains(block->out));
+    grad = model->config.parallel ? a->grad : grad;
     if (!block->out_norm && !makes) {
         projection_backward(model, block->out, grad_output, grad, kept->own[0]);
         return;
@@ -333,7 +374,7 @@ static size_t tokens_read(struct carry_segment segment, const struct cell_key *k
     return count < segment.count ? count : segment.count;
 }
 
-// grad: that of x_mid, becomes that of x, or is spent.
+// grad: of cell_backward_mlp, becomes that of x, or is spent.
 void cell_backward_mixer(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                          struct activations *a, struct carry kv, const struct carry_segment *segments,
                          size_t segment_count, struct tensor grad)

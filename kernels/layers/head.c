@@ -65,7 +65,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         unit_add(model, UNIT_EMBEDDING);
     struct tensor h = tensor_new(device, max, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, max, c->vocab, dtype, CATEGORY_LOGITS);
-    struct tensor rstd = tensor_new(device, max, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
+    size_t statistics = c->centred ? 2 : 1;
+    struct tensor rstd = tensor_new(device, max, statistics, dtype_statistic(dtype), CATEGORY_LOGITS);
     for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);

@@ -40,7 +40,7 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
     const struct block_shape shapes[] = {
         [Q] = {kind->gated ? 2 * q : q, c->width, c->qkv_bias},
         [K] = {kv, c->width, c->qkv_bias},
-        [V] = {kv, c->width, c->qkv_bias},
+        [V] = {kind->k_is_v ? none : kv, c->width, !kind->k_is_v && c->qkv_bias},
         [QKV] = {0},
         [Q_NORM] = {!c->qk_norm        ? none
                     : c->whole_qk_norm ? q
@@ -81,11 +81,27 @@ static struct rotated rotated_keys(const struct model *model, size_t layer)
 
 // ---- from x to queries, keys and values
 
+// rows: [n, G D] as one row per head
+static struct tensor values_by_head(const struct model *model, size_t layer, struct tensor rows)
+{
+    const struct layer_kind *kind = kind_of(model, layer);
+    return tensor_reshape(rows, rows.rows * kind->kv_heads, rows.cols / kind->kv_heads);
+}
+
+// v: the norm of values, if they have one, of what is projected for them, or of the keys that they are. rstd may be
+// no tensor.
+static void values_forward(struct model *model, size_t layer, struct tensor v, struct tensor rstd,
+                           struct tensor projected)
+{
+    if (kind_of(model, layer)->v_norm)
+        norm_forward(model, NULL, values_by_head(model, layer, v), rstd, values_by_head(model, layer, projected));
+}
+
 // Results of one pass over a chunk's x, in which x is normed once: products of its norm, or of x, before their
 // own norms and RoPE, and statistics. No tensor: not that one.
 struct projected {
     struct tensor q, gate, k, v, h; // gate: projected with q; h: the norm of x
-    struct tensor rstd, rstd_k;
+    struct tensor rstd, rstd_k, rstd_v;
 };
 
 // Rows of queries and gates in one, [rows H, 2 D]: each head's query, then its gate.
@@ -115,6 +131,7 @@ static void projections_forward(struct model *model, size_t layer, struct tensor
     const struct projection *p = block->parameters;
     struct rotated keys = rotated_keys(model, layer);
     size_t n = x.rows, max = block_rows(model, layer, n), norms = rotated_norms(model, keys);
+    size_t heads = kind_of(model, layer)->kv_heads;
     struct tensor h = {0}, normed = {0}, both = {0};
     if (block->norm && !to->h.data)
         h = scratch(model, max, x.cols);
@@ -141,6 +158,11 @@ static void projections_forward(struct model *model, size_t layer, struct tensor
             rotated_norm(model, keys, tensor_rows(normed, 0, rows),
                          tensor_rows(to->rstd_k, row * norms, rows * norms), k);
         }
+        if (to->rstd_v.data) {
+            values_forward(model, layer, tensor_rows(normed, 0, rows),
+                           tensor_rows(to->rstd_v, row * heads, rows * heads),
+                           to->v.data ? tensor_rows(to->v, row, rows) : k);
+        }
     }
     tensor_free(model->device, &both);
     tensor_free(model->device, &normed);
@@ -159,11 +181,16 @@ static struct projected projected_queries(struct model *model, size_t layer, siz
     return (struct projected){.q = kept->own[ATTENTION_Q], .gate = kept->gate, .h = kept->h, .rstd = kept->rstd};
 }
 
-// Keys of n rows before their norm, for its backward.
+// Keys, and perhaps values, of n rows before their norms, for these norms' backward.
 static void keep_keys(struct model *model, struct rotated keys, size_t n, struct kept *kept, struct projected *to)
 {
-    to->k = kept->own[ATTENTION_K] = activation(model, n, kv_cols(kind_of(model, keys.layer)));
-    to->rstd_k = kept->own[ATTENTION_RSTD_K] = statistic(model, n * rotated_norms(model, keys), 1);
+    const struct layer_kind *kind = kind_of(model, keys.layer);
+    to->k = kept->own[ATTENTION_K] = activation(model, n, kv_cols(kind));
+    to->rstd_k = kept->own[ATTENTION_RSTD_K] = norm_statistics(model, n * rotated_norms(model, keys));
+    if (kind->v_norm && !kind->k_is_v)
+        to->v = kept->own[ATTENTION_V] = activation(model, n, kv_cols(kind));
+    if (kind->v_norm)
+        to->rstd_v = kept->own[ATTENTION_RSTD_V] = norm_statistics(model, n * kind->kv_heads);
 }
 
 static void project(struct cell_at at, struct tensor x, struct carry kv, struct activations *a, enum keep how,
@@ -176,23 +203,27 @@ static void project(struct cell_at at, struct tensor x, struct carry kv, struct 
     kv = carry_rows(kv, at.chunk.start * (n / at.chunk.count), n);
     if (ahead)
         to = projected_queries(at.model, at.layer, n, kept, how);
-    to.k = kv.k, to.v = kv.v;
+    to.k = kv.k, to.v = kind_of(at.model, at.layer)->k_is_v ? tensor_none() : kv.v;
     if (how != KEEP_NOTHING && keys.norm && !batch_is_shared(at.batch)) {
         keep_keys(at.model, keys, n, kept, &to);
-        to.rstd_k = tensor_none();
+        to.rstd_k = to.rstd_v = tensor_none();
     }
     projections_forward(at.model, at.layer, x, &to);
+    values_forward(at.model, at.layer, kv.v, kept->own[ATTENTION_RSTD_V], to.v.data ? to.v : to.k);
     rotate(at.model, at.batch, keys, kv.k, kept->own[ATTENTION_RSTD_K], to.k, at.chunk);
 }
 
 static void project_block(struct model *model, size_t layer, size_t row, struct tensor x, struct carry kv)
 {
     struct carry own = carry_rows(kv, row, x.rows);
-    projections_forward(model, layer, x, &(struct projected){.k = own.k, .v = own.v});
+    struct tensor v = kind_of(model, layer)->k_is_v ? tensor_none() : own.v;
+    projections_forward(model, layer, x, &(struct projected){.k = own.k, .v = v});
 }
 
 static void finish(struct cell_at at, struct carry kv)
 {
+    bool k_is_v = kind_of(at.model, at.layer)->k_is_v;
+    values_forward(at.model, at.layer, kv.v, tensor_none(), k_is_v ? kv.k : kv.v);
     rotate(at.model, at.batch, rotated_keys(at.model, at.layer), kv.k, tensor_none(), kv.k, at.chunk);
 }
 
@@ -205,7 +236,7 @@ static struct tensor queries(struct cell_at at, struct tensor x, struct kept *ke
     size_t n = x.rows;
     bool keeping = how != KEEP_NOTHING;
     if (keeping && of.norm)
-        kept->own[ATTENTION_RSTD_Q] = statistic(model, n * rotated_norms(model, of), 1);
+        kept->own[ATTENTION_RSTD_Q] = norm_statistics(model, n * rotated_norms(model, of));
     if (!kept->own[ATTENTION_Q].data) {
         struct projected to = projected_queries(model, at.layer, n, kept, how);
         if (keeping && keys.norm && !kept->own[ATTENTION_K].data && !batch_is_shared(at.batch))
@@ -269,7 +300,22 @@ struct projections {
     struct carry converted; // of a block, in grad's dtype; no tensors: the gradients are
 };
 
-// The block's gradients of keys and values, with RoPE and norm undone.
+// The values' gradients become those of what is projected, or are added to those of the keys that they are.
+static void values_backward(const struct projections *p, struct carry kv, size_t row)
+{
+    struct model *model = p->at.model;
+    size_t layer = p->at.layer, rows = kv.v.rows, heads = kind_of(model, layer)->kv_heads;
+    const struct tensor *own = p->kept->own;
+    bool k_is_v = kind_of(model, layer)->k_is_v;
+    if (kind_of(model, layer)->v_norm) {
+        norm_backward(model, NULL, values_by_head(model, layer, k_is_v ? kv.k : kv.v), k_is_v,
+                      values_by_head(model, layer, kv.v),
+                      values_by_head(model, layer, tensor_rows(own[k_is_v ? ATTENTION_K : ATTENTION_V], row, rows)),
+                      tensor_rows(own[ATTENTION_RSTD_V], row * heads, rows * heads));
+    }
+}
+
+// The block's gradients of keys and values, with RoPE and norms undone.
 static struct carry block_of_kv(const struct projections *p, size_t row, size_t rows, struct span tokens)
 {
     struct device *device = p->at.model->device;
@@ -285,6 +331,7 @@ static struct carry block_of_kv(const struct projections *p, size_t row, size_t 
     rotate_backward(p->at.model, p->at.batch, keys, kv.k,
                     tensor_rows(p->kept->own[ATTENTION_RSTD_K], row * norms, rows * norms),
                     tensor_rows(p->kept->own[ATTENTION_K], row, rows), tokens);
+    values_backward(p, kv, row);
     return kv;
 }
 
@@ -315,19 +362,19 @@ static void block_backward(const struct projections *p, size_t row, size_t rows,
     struct tensor grad_u_q = {0}, grad_u_k = {0}, grad_u_v = {0};
     if (p->grad_q)
         projection_backward_weights(model, &w[Q], q, &grad_u_q, h);
-    if (p->grad_kv) {
+    if (p->grad_kv)
         projection_backward_weights(model, &w[K], kv.k, &grad_u_k, h);
+    if (p->grad_kv && w[V].weight)
         projection_backward_weights(model, &w[V], kv.v, &grad_u_v, h);
-    }
     // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
     struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
     bool needed = block_input_needed(block, descends);
     if (p->grad_q && needed)
         projection_backward_input(model, &w[Q], grad_h, q, &grad_u_q, !normed);
-    if (p->grad_kv && needed) {
+    if (p->grad_kv && needed)
         projection_backward_input(model, &w[K], grad_h, kv.k, &grad_u_k, !normed || p->grad_q);
+    if (p->grad_kv && needed && w[V].weight)
         projection_backward_input(model, &w[V], grad_h, kv.v, &grad_u_v, true);
-    }
     tensor_free(model->device, &grad_u_v);
     tensor_free(model->device, &grad_u_k);
     tensor_free(model->device, &grad_u_q);
@@ -394,7 +441,7 @@ static void project_backward(struct cell_at at, struct tensor x, struct carry gr
     struct activations a = {0};
     struct projected to = {0};
     if (block_of(model, at.layer)->norm)
-        to.rstd = a.mixer.rstd = statistic(model, x.rows, 1);
+        to.rstd = a.mixer.rstd = norm_statistics(model, x.rows);
     if (keys.norm)
         keep_keys(model, keys, x.rows, &a.mixer, &to);
     projections_forward(model, at.layer, x, &to);
@@ -428,7 +475,11 @@ static double kept_bytes(const struct model *model, size_t layer)
     size_t elements = (kind->gated ? 3 : 2) * q_cols(kind), statistics = kind->heads; // o, q, gate; logsumexp
     if (c->qk_norm) {
         elements += kv_cols(kind);
-        statistics += c->whole_qk_norm ? 2 : kind->heads + kind->kv_heads;
+        statistics += (c->whole_qk_norm ? 2 : kind->heads + kind->kv_heads) * (c->centred ? 2 : 1);
+    }
+    if (kind->v_norm) {
+        elements += kind->k_is_v ? 0 : kv_cols(kind);
+        statistics += kind->kv_heads * (c->centred ? 2 : 1);
     }
     enum dtype dtype = model->device->ops->dtype;
     return (double)elements * dtype_bytes(dtype) + (double)statistics * dtype_bytes(dtype_statistic(dtype));
@@ -446,6 +497,10 @@ static bool check(const struct config *c, const struct layer_kind *kind, struct 
         return status_set(status, STATUS_BAD_INPUT,
                           "value_dim and q_rank are of latent attention, which has a kv_rank above 0");
     }
+    if (kind->v_norm && (!c->qk_norm || c->whole_qk_norm))
+        return status_set(status, STATUS_BAD_INPUT, "v_norm requires qk_norm of each head");
+    if (kind->k_is_v && !kind->v_norm)
+        return status_set(status, STATUS_BAD_INPUT, "k_is_v requires v_norm");
     return config_check_scores(c, kind, status);
 }
 

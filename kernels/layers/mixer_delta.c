@@ -645,7 +645,8 @@ static void gated_norm(struct model *model, size_t layer, const struct kept *kep
     op_rmsnorm_forward(model->device, tensor_reshape(y, norms, kind->value_dim),
                        tensor_rows(kept->own[KEPT_RSTD], row * kind->heads, norms),
                        tensor_reshape(o, norms, kind->value_dim),
-                       model->layers[layer].mixer.parameters[NORM].weight->value, 0, kind->gate_epsilon);
+                       model->layers[layer].mixer.parameters[NORM].weight->value,
+                       (struct norm_shape){.epsilon = kind->gate_epsilon});
     op_swiglu_forward(model->device, y, tensor_rows(kept->own[KEPT_Z], row, rows), y, ACTIVATION_SILU);
 }
 
@@ -708,6 +709,7 @@ static void gated_norm_backward(struct cell_at at, const struct kept *kept, stru
     struct device *device = model->device;
     const struct layer_kind *kind = kind_of(model, at.layer);
     const struct parameter *gain = parameter_of(at, NORM);
+    const struct norm_shape shape = {.epsilon = kind->gate_epsilon};
     size_t max = block_rows(model, at.layer, grad.rows), heads = kind->heads, cols = kind->value_dim;
     struct tensor normed = scratch(model, max, grad.cols);
     for (struct blocks b = blocks_of(device, grad.rows, max); blocks_next(&b);) {
@@ -715,10 +717,10 @@ static void gated_norm_backward(struct cell_at at, const struct kept *kept, stru
         struct tensor o = tensor_reshape(tensor_rows(kept->own[KEPT_O], b.row, b.count), norms, cols);
         struct tensor up = tensor_rows(normed, 0, b.count), up_heads = tensor_reshape(up, norms, cols);
         struct tensor rows = tensor_rows(grad, b.row, b.count);
-        op_rmsnorm_forward(device, up_heads, tensor_none(), o, gain->value, 0, kind->gate_epsilon);
+        op_rmsnorm_forward(device, up_heads, tensor_none(), o, gain->value, shape);
         op_swiglu_backward(device, tensor_rows(kept->own[KEPT_Z], b.row, b.count), up, rows, ACTIVATION_SILU);
         op_rmsnorm_backward(device, tensor_reshape(rows, norms, cols), false, gain->grad, up_heads, o, gain->value,
-                            0, tensor_rows(kept->own[KEPT_RSTD], b.row * heads, norms));
+                            shape, tensor_rows(kept->own[KEPT_RSTD], b.row * heads, norms));
     }
     tensor_free(device, &normed);
 }

@@ -83,10 +83,11 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
 
 static bool check(const struct config *c, const struct layer_kind *kind, struct status *status)
 {
-    if (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0 || c->qk_norm ||
-        kind->rope == ROPE_PROPORTIONAL)
+    if (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0 || c->qk_norm || kind->v_norm ||
+        kind->k_is_v || kind->rope == ROPE_PROPORTIONAL)
         return status_set(status, STATUS_BAD_INPUT,
-                          "latent attention takes no window, sinks, gate, cap, qk_norm or proportional RoPE");
+                          "latent attention takes no window, sinks, gate, cap, qk_norm, v_norm, k_is_v or "
+                          "proportional RoPE");
     if (kind->kv_heads != kind->heads) {
         return status_set(status, STATUS_BAD_INPUT,
                           "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
@@ -104,7 +105,7 @@ static void latent_norm(struct model *model, size_t layer, size_t norm, struct t
                         struct tensor x)
 {
     const struct parameter *gain = block_of(model, layer)->parameters[norm].weight;
-    op_rmsnorm_forward(model->device, y, rstd, x, gain->value, 0, EPSILON);
+    op_rmsnorm_forward(model->device, y, rstd, x, gain->value, (struct norm_shape){0, EPSILON, false});
 }
 
 // grad: that of y above, becomes that of x.
@@ -112,7 +113,7 @@ static void latent_norm_backward(struct model *model, size_t layer, size_t norm,
                                  struct tensor x, struct tensor rstd)
 {
     const struct parameter *gain = block_of(model, layer)->parameters[norm].weight;
-    op_rmsnorm_backward(model->device, grad, false, gain->grad, grad, x, gain->value, 0, rstd);
+    op_rmsnorm_backward(model->device, grad, false, gain->grad, grad, x, gain->value, (struct norm_shape){0}, rstd);
 }
 
 // x: [n, rotary] per head, of these positions: turned, and multiplied by gain.

@@ -33,7 +33,7 @@ static void forward(struct model *model, size_t layer, struct tensor x, struct t
     bool keeping = how != KEEP_NOTHING, all = how == KEEP_ALL, output = y.data || (keeping && block->out_norm);
     struct tensor h = {0}, gate = {0}, up = {0}, act = {0}, normed = {0};
     if (keeping) {
-        kept->rstd = block->norm ? statistic(model, n, 1) : tensor_none();
+        kept->rstd = block->norm ? norm_statistics(model, n) : tensor_none();
         kept->own[KEPT_GATE] = activation(model, n, c->ffn);
         kept->own[KEPT_UP] = activation(model, n, c->ffn);
         block_keep_output(model, block, kept, n);

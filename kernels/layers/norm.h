@@ -1,8 +1,10 @@
-// Norm: RMSNorm with the model's epsilon and the offset of its gains.
+// Norm: RMSNorm or LayerNorm with the model's epsilon and the offset of its gains.
 #pragma once
 #include "kernels/model/model.h"
 
-// As op_rmsnorm_forward and op_rmsnorm_backward.
+// What norm_forward leaves of each row for norm_backward: [rows, 1], or of LayerNorm [rows, 2].
+struct tensor norm_statistics(struct model *model, size_t rows);
+// As op_rmsnorm_forward and op_rmsnorm_backward. gain NULL: none.
 void norm_forward(struct model *model, const struct parameter *gain, struct tensor y, struct tensor rstd,
                   struct tensor x);
 void norm_backward(struct model *model, const struct parameter *gain, struct tensor grad_x, bool accumulate,

@@ -25,7 +25,7 @@ struct kept {
     struct tensor gate;
 };
 
-#define ACTIVATIONS_OWNED (2 * (KEPT_OWN + 5) + 1)
+#define ACTIVATIONS_OWNED (2 * (KEPT_OWN + 5) + 2)
 
 struct activations {
     enum mixer_output output;
@@ -34,11 +34,12 @@ struct activations {
         struct tensor owned[ACTIVATIONS_OWNED];
         struct {
             struct kept mixer, mlp;
-            struct tensor x_mid; // [n, d], between the two
+            struct tensor x_mid; // [n, d], between the two; of parallel layers none
+            struct tensor grad;  // [n, d], of parallel layers: the gradient of what each of the two adds
         };
     };
 };
-_Static_assert(offsetof(struct activations, x_mid) ==
+_Static_assert(offsetof(struct activations, grad) ==
                    offsetof(struct activations, owned) + (ACTIVATIONS_OWNED - 1) * sizeof(struct tensor),
                "every tensor that a cell owns is in the array");
 // Frees what the cell owns.

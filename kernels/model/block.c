@@ -39,6 +39,8 @@ bool config_check(const struct config *c, struct status *status)
             return status_set(status, STATUS_BAD_INPUT, "layers with chunked attention must have one window");
     if (c->whole_qk_norm && !c->qk_norm)
         return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm requires qk_norm");
+    if (c->parallel && c->norms != NORMS_BEFORE)
+        return status_set(status, STATUS_BAD_INPUT, "parallel layers require norms before their blocks");
     return config_check_number("logit_cap", c->logit_cap, false, status) &&
            config_check_number("embedding_scale", c->embedding_scale, false, status) &&
            config_check_number("norm_epsilon", c->norm_epsilon, true, status);
@@ -89,9 +91,10 @@ bool config_has_target(const struct config *c, size_t layer, enum lora_target ta
 size_t config_parameters(const struct config *c)
 {
     size_t count = c->width + c->vocab * c->width * (c->tied ? 1 : 2);
+    size_t norms = c->parallel ? 1 : c->norms == NORMS_AROUND ? 4 : 2;
     for (size_t l = 0; l < c->layers; l++) {
         count += block_parameters(c, l, &config_mixer(c, l)->kind) +
-                 block_parameters(c, l, &config_mlp(c, l)->kind) + (c->norms == NORMS_AROUND ? 4 : 2) * c->width;
+                 block_parameters(c, l, &config_mlp(c, l)->kind) + norms * c->width + c->layer_scalars;
     }
     return count;
 }

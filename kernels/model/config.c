@@ -20,6 +20,9 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
 #define FULL_34 FULL_26, [29] = 1
 #define FULL_62 FULL_34, [35] = 1, [41] = 1, [47] = 1, [53] = 1, [59] = 1
 
+// Each fourth of 36 layers.
+#define FOURTH_36 [3] = 1, [7] = 1, [11] = 1, [15] = 1, [19] = 1, [23] = 1, [27] = 1, [31] = 1, [35] = 1
+
 // Layers of Gated DeltaNet: value and key heads, and their lengths; three of each four layers.
 #define DELTA(h, g, k, v)                                                                                          \
     .kinds[CONFIG_DELTA] = {                                                                                       \
@@ -152,6 +155,35 @@ const struct config config_presets[] = {
      .kinds[0].query_scale = 0.8728715609439694, // sqrt(128 / 168)
      .kinds[1].query_scale = 0.8728715609439694,
      .kind_of = {FULL_62}},
+    {.name = "gemma-4-31b",
+     SIZES(60, 5376, 32, 16, 256, 21504, 262144),
+     CONSTANTS(10000, 1e-6, 262144),
+     .tied = true,
+     .qk_norm = true,
+     .layer_scalars = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .embedding_scale = 73.32121111929344, // sqrt(5376)
+     .logit_cap = 30,
+     .kinds[0].window = 1024,
+     .kinds[0].v_norm = true,
+     .kinds[0].query_scale = 16,
+     HEADS(1, 32, 4, 512),
+     .kinds[1].rope = ROPE_PROPORTIONAL,
+     .kinds[1].rotary = 128,
+     .kinds[1].rope_theta = 1000000,
+     .kinds[1].v_norm = true,
+     .kinds[1].k_is_v = true,
+     .kinds[1].query_scale = 22.627416997969522, // sqrt(512)
+     .kind_of = {FULL_62}},
+    {.name = "smollm3-3b",
+     SIZES(36, 2048, 16, 4, 128, 11008, 128256),
+     CONSTANTS(5000000, 1e-6, 65536),
+     .tied = true,
+     HEADS(1, 16, 4, 128),
+     .kinds[1].rope = ROPE_NONE,
+     .kinds[1].rope_theta = 5000000,
+     .kind_of = {FOURTH_36}},
     {.name = "qwen3.5-9b",
      SIZES(32, 4096, 16, 4, 256, 12288, 248320),
      CONSTANTS(10000000, 1e-6, 262144),
@@ -217,6 +249,10 @@ const struct config_alias config_aliases[] = {
     {"google/gemma-3-27b-pt", "gemma-3-27b"},
     {"tencent/Youtu-LLM-2B", "youtu-llm-2b"},
     {"tencent/Youtu-LLM-2B-Base", "youtu-llm-2b"},
+    {"google/gemma-4-31B", "gemma-4-31b"},
+    {"google/gemma-4-31B-it", "gemma-4-31b"},
+    {"HuggingFaceTB/SmolLM3-3B", "smollm3-3b"},
+    {"HuggingFaceTB/SmolLM3-3B-Base", "smollm3-3b"},
     {0},
 };
 
@@ -326,19 +362,29 @@ size_t config_chunk(const struct config *c)
     return chunk;
 }
 
-void config_add_window(struct config *c, size_t window, double local_rope_theta)
+void config_add_window(struct config *c, size_t window, struct local_layers local)
 {
+    struct layer_kind *kind = &c->kinds[0];
     if (!config_has_kind(c, 0)) {
         memset(c->kind_of, 0, sizeof c->kind_of);
         return;
     }
     if (config_has_kind(c, 1))
-        c->kinds[1] = c->kinds[0];
-    c->kinds[0].window = window;
-    if (local_rope_theta > 0) {
-        c->kinds[0].rope_theta = local_rope_theta;
-        c->kinds[0].rope_scaling = (struct rope_scaling){0};
+        c->kinds[1] = *kind;
+    kind->window = window;
+    kind->k_is_v = false;
+    if (local.rope_theta > 0) {
+        kind->rope_theta = local.rope_theta;
+        kind->rope_scaling = (struct rope_scaling){0};
+        kind->rotary = kind->rope == ROPE_PROPORTIONAL ? 0 : kind->rotary;
+        kind->rope = kind->rope == ROPE_PROPORTIONAL ? ROPE_HALVES : kind->rope;
     }
+    if (local.head_dim > 0 && local.head_dim != kind->head_dim) {
+        double scale = kind->query_scale > 0 ? kind->query_scale : 1;
+        kind->query_scale = scale / sqrt((double)kind->head_dim) * sqrt((double)local.head_dim);
+        kind->head_dim = local.head_dim;
+    }
+    kind->kv_heads = local.kv_heads > 0 ? local.kv_heads : kind->kv_heads;
 }
 
 // The first of attention's kinds that no layer has, from `from` on; CONFIG_DELTA: there is none.

@@ -44,7 +44,9 @@ struct layer_kind {
     struct position_scale position_scale; // of queries, behind RoPE
     double cap;                           // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
     bool sinks;                           // gpt-oss: a sink of each head in the softmax, self_attn.sinks
-    bool gated; // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
+    bool v_norm;                          // Gemma 4: RMSNorm without a gain over head_dim of values
+    bool k_is_v; // Gemma 4: values are what keys are before their norm and RoPE; there is no v_proj
+    bool gated;  // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
     // Gated DeltaNet's factor of beta, which is between 0 and that (0: 1), and epsilon of its gated norm.
     double beta_scale, gate_epsilon;
     // Latent attention's widths of the latents that queries (0: none), and keys and values, are projected from; 0
@@ -81,6 +83,9 @@ struct config {
     bool qk_norm;       // Qwen3: RMSNorm over head_dim of q and k, before RoPE
     bool whole_qk_norm; // OLMo 2: of these two, over all heads at once
     bool unit_offset;   // Gemma: a norm's gain is 1 + its weight
+    bool centred;       // Cohere: norms are LayerNorm without a bias
+    bool parallel;      // Cohere: the MLP reads the norm that attention reads; both are added to the layer's input
+    bool layer_scalars; // Gemma 4: a layer's output is multiplied by a number of its own, which does not train
     bool fused;         // Phi-3: files keep q, k, v in one matrix and gate, up in one, and so do adapters
     bool glm_norms;     // GLM-4: files name the norms of outputs post_self_attn_layernorm and post_mlp_layernorm
     // The module of a model of images or sound that the decoder is, "language_model", by which adapters name their
@@ -116,9 +121,14 @@ bool config_check_scores(const struct config *config, const struct layer_kind *k
 bool config_has_kind(const struct config *config, size_t kind);
 // The longest window of the layers that have one; 0: none has.
 size_t config_max_window(const struct config *config);
-// Gives layers of kind 0 this window, and, with a local_rope_theta above 0, that theta and no scaling. Layers of
-// kind 1 are then what those of kind 0 were.
-void config_add_window(struct config *config, size_t window, double local_rope_theta);
+// What layers with a window have of their own; 0: the others'. RoPE with a theta of its own has no scaling and is
+// not proportional; heads of another length have scores of the same scale.
+struct local_layers {
+    double rope_theta;
+    size_t kv_heads, head_dim;
+};
+// Gives layers of kind 0 this window and a v_proj. Layers of kind 1 are then what those of kind 0 were.
+void config_add_window(struct config *config, size_t window, struct local_layers local);
 // Numbers of a head that are in pairs: rotary, or all; 0 of ROPE_NONE.
 size_t rope_rotary(const struct layer_kind *kind);
 // Takes the positions from these layers: their kinds get ROPE_NONE, split where other layers have them. False if

@@ -120,16 +120,17 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
     const struct block_parameter *row = &kind->parameters[index];
     struct block_shape shape = kind->shape(&model->config, layer, index);
     struct projection *p = &block->parameters[index], *parts[BLOCK_PARAMETERS] = {p};
-    size_t out = row->joins ? 0 : shape.out, count = row->joins ? row->joins : 1;
-    for (size_t i = 0; i < row->joins; i++) {
-        parts[i] = p - row->joins + i;
-        out += parts[i]->weight->value.rows;
-    }
-    for (size_t i = 0, first = 0; i < row->joins; first += parts[i++]->weight->value.rows) {
+    size_t out = row->joins ? 0 : shape.out, count = row->joins ? 0 : 1;
+    for (size_t i = index - row->joins; i < index; i++)
+        if (block->parameters[i].weight) {
+            parts[count++] = &block->parameters[i];
+            out += block->parameters[i].weight->value.rows;
+        }
+    for (size_t i = 0, first = 0; row->joins && i < count; first += parts[i++]->weight->value.rows) {
         struct parameter *of_part[] = {parts[i]->weight, parts[i]->lora_a, parts[i]->lora_b};
         for (size_t j = 0; j < 3; j++)
             if (of_part[j]) {
-                of_part[j]->module = row[i - row->joins].name;
+                of_part[j]->module = kind->parameters[parts[i] - block->parameters].name;
                 of_part[j]->joined = row->name;
                 of_part[j]->joined_row = first;
                 of_part[j]->joined_rows = out;
@@ -145,11 +146,12 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
         add_factors(model, layer, row->target, row->name, out, parts[0]->weight->value.cols, count, parts);
 }
 
+// norm NULL: the block's is another's.
 static void add_block(struct model *model, size_t layer, const struct block_kind *kind, const char *norm,
                       const char *out_norm, struct block *block)
 {
     const struct config *c = &model->config;
-    if (c->norms != NORMS_AFTER)
+    if (norm && c->norms != NORMS_AFTER)
         block->norm = add_gain(model, c->width, layer, norm);
     for (size_t i = 0; kind->parameters[i].name; i++) {
         add_module(model, layer, kind, i, block);
@@ -185,11 +187,11 @@ void model_list(struct model *model, const struct config *config, const struct l
     const struct config *c = config;
     *model = (struct model){.config = *config, .lora = *lora, .ranks = ranks_alone(config)};
     model->config.tied = config->tied && !lora->untied;
-    // The embedding, the head, their factors and a norm; each layer's four norms, and its modules with weight, bias
-    // and two factors.
+    // The embedding, the head, their factors and a norm; each layer's four norms and scalar, and its modules with
+    // weight, bias and two factors.
     size_t count = 7;
     for (size_t l = 0; l < c->layers; l++)
-        count += 4 + 4 * (module_count(&config_mixer(c, l)->kind) + module_count(&config_mlp(c, l)->kind));
+        count += 5 + 4 * (module_count(&config_mixer(c, l)->kind) + module_count(&config_mlp(c, l)->kind));
     model->parameters = calloc(count, sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
     CHECK(model->parameters && model->layers);
@@ -205,8 +207,15 @@ void model_list(struct model *model, const struct config *config, const struct l
             layer->alike++;
         add_block(model, l, &config_mixer(c, l)->kind, "input_layernorm",
                   glm ? "post_self_attn_layernorm" : "post_attention_layernorm", &layer->mixer);
-        add_block(model, l, &config_mlp(c, l)->kind, mlp_norm,
+        layer->mlp.norm = c->parallel ? layer->mixer.norm : NULL;
+        add_block(model, l, &config_mlp(c, l)->kind, c->parallel ? NULL : mlp_norm,
                   glm ? "post_mlp_layernorm" : "post_feedforward_layernorm", &layer->mlp);
+        if (c->layer_scalars) {
+            layer->scalar = add_to_layer(model, 1, 1, l, "layer_scalar", "");
+            layer->scalar->vector = layer->scalar->constant = true;
+            layer->scalar->mean = 1;
+            layer->scalar->deviation = 0.1;
+        }
     }
     model->final_norm = gain(model, add(model, 1, c->width, "model.norm.weight"));
     model->head = model->config.tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
@@ -240,7 +249,8 @@ bool model_has(const struct model *model, const struct parameter *parameter)
 
 bool model_can_train(const struct model *model, const struct parameter *parameter)
 {
-    return !model->lora.rank || model->lora_beside || parameter_is_factor(parameter) || parameter->saved;
+    return !parameter->constant &&
+           (!model->lora.rank || model->lora_beside || parameter_is_factor(parameter) || parameter->saved);
 }
 
 // Kinds of the same frequencies share a tensor, that of the first.

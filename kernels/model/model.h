@@ -31,6 +31,7 @@ struct parameter {
     const char *module, *joined;
     size_t joined_row, joined_rows;
     bool filter;            // of each channel, [channels, taps] here and [channels, 1, taps] in files
+    bool constant;          // never trains (a buffer in transformers)
     double mean, deviation; // of its random values: a gain is about 1; deviation 0: by name and shape
 
     // Storage of the value (weights.h): codes and scales, or the value itself on the host; and their copies on the
@@ -58,7 +59,8 @@ struct projection {
 };
 
 struct block {
-    struct parameter *norm, *out_norm; // of its input, and of its output before that is added; NULL: none
+    // Of its input, in parallel layers both blocks', and of its output before that is added; NULL: none
+    struct parameter *norm, *out_norm;
     struct projection parameters[BLOCK_PARAMETERS]; // by its kind's table: weight NULL: absent; of a gain it alone
     const struct projection *out;                   // the last of these
 };
@@ -66,6 +68,7 @@ struct block {
 struct layer {
     struct parameter *first; // of its parameters, which are one after another
     struct block mixer, mlp;
+    struct parameter *scalar; // [1, 1], by which its output is multiplied; NULL: none
     size_t alike; // the lowest layer of the same kind, whose factors have the same ranks: its cells cost as much
 };
 

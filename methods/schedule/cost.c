@@ -78,12 +78,14 @@ double cost_outputs(const struct model *model, size_t layer)
 static double cost_block(const struct model *model, size_t layer, const struct block_kind *kind)
 {
     enum norms norms = model->config.norms;
-    return (norms != NORMS_AFTER ? statistic(model) : 0) +
-           (norms != NORMS_BEFORE ? statistic(model) + cost_hidden(model) : 0) + kind->kept_bytes(model, layer);
+    double statistics = statistic(model) * (model->config.centred ? 2 : 1);
+    return (norms != NORMS_AFTER ? statistics : 0) + (norms != NORMS_BEFORE ? statistics + cost_hidden(model) : 0) +
+           kind->kept_bytes(model, layer);
 }
 
 double cost_cell(const struct model *model, size_t layer)
 {
-    return cost_hidden(model) + cost_block(model, layer, &mixer_of(model, layer)->kind) +
+    return (model->config.parallel ? 0 : cost_hidden(model)) +
+           cost_block(model, layer, &mixer_of(model, layer)->kind) +
            cost_block(model, layer, &config_mlp(&model->config, layer)->kind);
 }

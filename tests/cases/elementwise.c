@@ -189,6 +189,19 @@ void scale_cases(struct cases *c)
     }
 }
 
+void scale_by_cases(struct cases *c)
+{
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        c->offset = i % 2;
+        struct operand *t = case_random(c, 1, counts[i], 1, "t"), *factor = case_random(c, 1, 1, 1, "factor");
+        CASE_RUN(c, op_scale_by(c->device, t->tensor, factor->tensor));
+        for (size_t j = 0; j < counts[i]; j++)
+            t->values[j] *= factor->values[0];
+        case_check(c, t, 1, 2, "t");
+        case_end(c);
+    }
+}
+
 // Any codes, and scales of either sign, to the bit.
 void dequantise_cases(struct cases *c)
 {

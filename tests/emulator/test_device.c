@@ -550,10 +550,10 @@ static struct normed normed(enum dtype dtype, size_t cols, bool unfused)
     device->unfused = unfused;
     device->ops->synchronize(device);
     size_t before = moved();
-    op_rmsnorm_forward(device, y, rstd, x, gain, 0, 1e-5);
+    op_rmsnorm_forward(device, y, rstd, x, gain, (struct norm_shape){.epsilon = 1e-5});
     device->ops->synchronize(device);
     result.forward_bytes = moved() - before;
-    op_rmsnorm_backward(device, grad_x, true, tensor_none(), grad_y, x, gain, 0, rstd);
+    op_rmsnorm_backward(device, grad_x, true, tensor_none(), grad_y, x, gain, (struct norm_shape){0}, rstd);
     device->ops->synchronize(device);
     result.backward_bytes = moved() - before - result.forward_bytes;
     result.y = values_of(device, y);

@@ -116,6 +116,11 @@ void NAME(scale)(struct device *device, struct tensor t, double factor)
         accumulator_set(data, i, accumulator_get(data, i) * (real)factor);
 }
 
+void NAME(scale_by)(struct device *device, struct tensor t, struct tensor factor)
+{
+    NAME(scale)(device, t, (double)load(*(const stored *)factor.data));
+}
+
 void NAME(dequantise)(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
                       struct tensor scales)
 {

@@ -114,6 +114,20 @@ template <int N, class T> __global__ void scale(T *t, wide_t<T> factor, size_t c
     }
 }
 
+template <int N, class T> __global__ void scale_by(T *t, const T *factor, size_t count)
+{
+    wide_t<T> by[1];
+    read(by, factor);
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        wide_t<T> x[N];
+        read(x, t + i, count - i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] *= by[0];
+        write(t + i, x, count - i);
+    }
+}
+
 // N: codes per word. A block of weights is whole words. VECTOR: w is written 16 bytes at a time.
 template <int N, bool VECTOR, class T>
 __global__ void dequantise(T *w, const uint32_t *words, const float *scales, enum quantisation quantisation,
@@ -259,6 +273,18 @@ void cuda_scale(struct device *device, struct tensor t, double factor)
         with_lanes<LANES<T>>(aligned(1, count, t), [&](auto lanes) {
             launch(scale<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device, (T *)t.data,
                    factor, count);
+        });
+    });
+}
+
+void cuda_scale_by(struct device *device, struct tensor t, struct tensor factor)
+{
+    size_t count = tensor_count(t);
+    with_type(t.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        with_lanes<LANES<T>>(aligned(1, count, t), [&](auto lanes) {
+            launch(scale_by<lanes.value, T>, blocks_for(count, THREADS * lanes.value), THREADS, 0, device,
+                   (T *)t.data, (const T *)factor.data, count);
         });
     });
 }

@@ -1,7 +1,10 @@
-// RMSNorm (Zhang & Sennrich 2019), by row:
-//   forward:   rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain).  y may be x.
-//   backward:  u = grad_y * (offset + gain);  grad_x = or += rstd * (u - x * rstd^2 * mean(u * x));
-//              grad_gain += sum over rows of grad_y * x * rstd.  Without accumulate grad_x may be x or grad_y.
+// RMSNorm (Zhang & Sennrich 2019) and LayerNorm without a bias, by row. With c = x - mean(x) of LayerNorm, c = x
+// else:
+//   forward:   rstd = 1 / sqrt(mean(c^2) + epsilon), y = c * rstd * (offset + gain).  y may be x.
+//   backward:  u = grad_y * (offset + gain);  grad_x = or += rstd * (u - mean(u) - c * rstd^2 * mean(u * c)),
+//   mean(u)
+//              of LayerNorm alone;  grad_gain += sum over rows of grad_y * c * rstd.  Without accumulate grad_x may
+//              be x or grad_y.
 // A short row is processed by one warp, a long one by a block of eight. Its threads hold it in registers until its
 // sum is known; rows too long for that, and all rows on `unfused` devices, are read again.
 #include "kernels/cuda/kernels/columns.cuh"
@@ -58,67 +61,105 @@ template <int N, int HELD, class T> struct looked_at {
     }
 };
 
+// A norm's factors, from a column on; gain NULL: 1.
+template <int N, class T>
+__device__ __forceinline__ void factors(wide_t<T> (&to)[N], const T *gain, wide_t<T> offset, size_t column)
+{
+    if (gain)
+        read(to, gain + column);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = gain ? offset + to[i] : wide_t<T>(1);
+}
+
+// A row's rstd and its mean, which is 0 if not centred.
+template <class A> struct statistics {
+    A scale, mean;
+    __device__ statistics(const A *rstd, bool centred, size_t row)
+        : scale(rstd[centred ? 2 * row : row]), mean(centred ? rstd[2 * row + 1] : A(0))
+    {
+    }
+};
+
 template <int N, int WARPS, int HELD, class T>
-__global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, wide_t<T> offset, size_t rows,
-                        size_t cols, double epsilon)
+__global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, struct norm_shape shape, size_t rows,
+                        size_t cols)
 {
     using A = wide_t<T>;
     size_t row = row_index<WARPS>();
     if (row >= rows)
         return;
     looked_at<N, HELD, T> xs(x + row * cols);
-    A sum = 0;
+    A sum = 0, mean = 0;
+    if (shape.centred) {
+        along_row<N, WARPS, HELD>(cols, [&](size_t j, int n) {
+            A v[N];
+            xs.first(v, j, n);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                mean += v[i];
+        });
+        mean = warps_sum<WARPS>(mean) / (A)cols;
+    }
     along_row<N, WARPS, HELD>(cols, [&](size_t j, int n) {
         A v[N];
         xs.first(v, j, n);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            sum += v[i] * v[i];
+            sum += (v[i] - mean) * (v[i] - mean);
     });
-    A scale = A(1) / sqrt(warps_sum<WARPS>(sum) / (A)cols + (A)epsilon);
+    A scale = A(1) / sqrt(warps_sum<WARPS>(sum) / (A)cols + (A)shape.epsilon);
     along_row<N, WARPS, HELD>(cols, [&](size_t j, int n) {
         A v[N], g[N];
         xs.again(v, j, n);
-        read(g, gain + j);
+        factors(g, gain, (A)shape.offset, j);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            v[i] *= scale * (offset + g[i]);
+            v[i] = (v[i] - mean) * (scale * g[i]);
         write(y + row * cols + j, v);
     });
-    if (rstd && row_lane<WARPS>() == 0)
-        rstd[row] = scale;
+    if (rstd && row_lane<WARPS>() == 0) {
+        rstd[shape.centred ? 2 * row : row] = scale;
+        if (shape.centred)
+            rstd[2 * row + 1] = mean;
+    }
 }
 
 template <int N, int WARPS, int HELD, class T>
-__global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x, const T *gain, wide_t<T> offset,
-                         const wide_t<T> *rstd, size_t rows, size_t cols)
+__global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x, const T *gain,
+                         struct norm_shape shape, const wide_t<T> *rstd, size_t rows, size_t cols)
 {
     using A = wide_t<T>;
     size_t row = row_index<WARPS>();
     if (row >= rows)
         return;
     looked_at<N, HELD, T> xs(x + row * cols), grads(grad_y + row * cols);
-    A dot = 0;
+    A dot = 0, sum = 0;
+    const statistics<A> of(rstd, shape.centred, row);
     along_row<N, WARPS, HELD>(cols, [&](size_t j, int n) {
         A v[N], u[N], g[N];
         xs.first(v, j, n);
         grads.first(u, j, n);
-        read(g, gain + j);
+        factors(g, gain, (A)shape.offset, j);
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            dot += u[i] * (offset + g[i]) * v[i];
+        for (int i = 0; i < N; i++) {
+            dot += u[i] * g[i] * (v[i] - of.mean);
+            sum += u[i] * g[i];
+        }
     });
-    A scale = rstd[row], along = warps_sum<WARPS>(dot) / (A)cols * scale * scale;
+    A along = warps_sum<WARPS>(dot) / (A)cols * of.scale * of.scale, shift = 0;
+    if (shape.centred)
+        shift = warps_sum<WARPS>(sum) / (A)cols;
     along_row<N, WARPS, HELD>(cols, [&](size_t j, int n) {
         A v[N], u[N], g[N], out[N];
         xs.again(v, j, n);
         grads.again(u, j, n);
-        read(g, gain + j);
+        factors(g, gain, (A)shape.offset, j);
         if (accumulate)
             read(out, grad_x + row * cols + j);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            A gradient = scale * (u[i] * (offset + g[i]) - v[i] * along);
+            A gradient = of.scale * (u[i] * g[i] - (v[i] - of.mean) * along - shift);
             out[i] = accumulate ? out[i] + gradient : gradient;
         }
         write(grad_x + row * cols + j, out);
@@ -128,15 +169,17 @@ __global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x
 template <int N, class T> struct gain_gradient {
     const T *grad_y, *x;
     const wide_t<T> *rstd;
+    bool centred;
     size_t cols;
     __device__ void add(wide_t<T> (&sum)[N], size_t row, size_t column) const
     {
-        wide_t<T> g[N], v[N], scale = rstd[row];
+        const statistics<wide_t<T>> of(rstd, centred, row);
+        wide_t<T> g[N], v[N];
         read(g, grad_y + row * cols + column);
         read(v, x + row * cols + column);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            sum[i] += g[i] * v[i] * scale;
+            sum[i] += g[i] * (v[i] - of.mean) * of.scale;
     }
 };
 
@@ -166,7 +209,7 @@ dim3 grid_for(size_t rows, int warps)
 } // namespace
 
 void cuda_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                          struct tensor gain, double offset, double epsilon)
+                          struct tensor gain, struct norm_shape shape)
 {
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
@@ -174,13 +217,13 @@ void cuda_rmsnorm_forward(struct device *device, struct tensor y, struct tensor 
         with_row_shape<T>(device, x.cols, vector, [&](auto elements, auto warps, auto held) {
             launch(forward<elements.value, warps.value, held.value, T>, grid_for(x.rows, warps.value),
                    32 * BLOCK_WARPS, 0, device, (T *)y.data, (wide_t<T> *)rstd.data, (const T *)x.data,
-                   (const T *)gain.data, (wide_t<T>)offset, x.rows, x.cols, epsilon);
+                   (const T *)gain.data, shape, x.rows, x.cols);
         });
     });
 }
 
 void cuda_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                           struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
+                           struct tensor grad_y, struct tensor x, struct tensor gain, struct norm_shape shape,
                            struct tensor rstd)
 {
     with_type(x.dtype, [&](auto type) {
@@ -193,10 +236,11 @@ void cuda_rmsnorm_backward(struct device *device, struct tensor grad_x, bool acc
             constexpr int N = elements.value;
             // First, because grad_x may be x or grad_y.
             if (grad_gain.data)
-                column_sums<N, T>(device, grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.dtype, x.rows);
+                column_sums<N, T>(device, grad_gain, gain_gradient<N, T>{py, px, pr, shape.centred, x.cols},
+                                  x.dtype, x.rows);
             if (grad_x.data)
                 launch(backward<N, warps.value, held.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0,
-                       device, (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, (A)offset, pr, x.rows,
+                       device, (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, shape, pr, x.rows,
                        x.cols);
         });
     });
