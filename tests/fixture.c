@@ -248,6 +248,14 @@ const char *fixture_choose_family(struct fixture *f, size_t index)
     return families[index].name;
 }
 
+size_t fixture_families(void)
+{
+    size_t count = 0;
+    for (struct fixture f = fixture_default(); fixture_choose_family(&f, count); f = fixture_default())
+        count++;
+    return count;
+}
+
 void fixture_choose(struct fixture *f, const char *family)
 {
     struct fixture chosen = *f;

@@ -50,6 +50,8 @@ size_t fixture_mixer(const char *name);
 // Gives it the mixers, norms, activation, scales and windows of number `index` of the families whose layers are not
 // Llama's; the family's name, or NULL: there is no such number.
 const char *fixture_choose_family(struct fixture *fixture, size_t index);
+// Number of these families.
+size_t fixture_families(void);
 // Those of the family of this name.
 void fixture_choose(struct fixture *fixture, const char *family);
 // The dtype in which its gradients are summed.
