@@ -3,8 +3,8 @@
 load scripts.'/style.gp'
 
 # The categories in the order of the table's columns, the first one the sixth column.
-categories = 'GEMM attention_forward attention_backward attention_glue convolution delta_forward delta_backward norm RoPE SwiGLU bias embedding head copy optimizer idle'
-shades     = '#0072B2 #009E73 #56B4E9 #F0E442 #117733 #44AA99 #999933 #E69F00 #8C6D1F #D55E00 #AA4499 #88CCEE #CC79A7 #888888 #332288 #DDDDDD'
+categories = 'GEMM attention_forward attention_backward attention_glue convolution delta_forward delta_backward norm RoPE SwiGLU routing bias embedding head copy optimizer idle'
+shades     = '#0072B2 #009E73 #56B4E9 #F0E442 #117733 #44AA99 #999933 #E69F00 #8C6D1F #D55E00 #AA4499 #661100 #88CCEE #CC79A7 #888888 #332288 #DDDDDD'
 light      = ' attention_glue norm embedding attention_backward idle '
 shade(c) = toned(word(shades, c))
 used = ''

@@ -326,6 +326,39 @@ static void recurrences(struct held *h)
     expect(h, "delta_carry", LIST(grad_state, transition), LIST(grad_state));
 }
 
+// Six tokens that take two of eight experts; a block of 5 of the 12 rows is charged 5 experts' matrices.
+static void experts(struct held *h)
+{
+    struct device *d = h->device;
+    const struct routing routing = {.experts = 8, .chosen = 2, .scale = 1};
+    struct tensor logits = f32(h, 6, 8), bias = f32(h, 1, 8), choices = i32(h, 6), weights = f32(h, 6, 2);
+    struct tensor rows = tensor_reshape(i32(h, 12), 6, 2), slots = i32(h, 12), starts = i32(h, 9), five = i32(h, 5);
+    op_route_forward(d, routing, choices, weights, logits, bias, false);
+    expect(h, "route_forward", LIST(logits, bias), LIST(choices, weights));
+    op_route_backward(d, routing, logits, choices, weights);
+    expect(h, "route_backward", LIST(logits, choices, weights), LIST(logits));
+    op_permute_slots(d, routing, rows, slots, starts, choices);
+    expect(h, "permute_slots", LIST(choices), LIST(rows, slots, starts));
+    struct tensor x = bf16(h, 6, 10), block = bf16(h, 5, 10), sums = f32(h, 6, 10), out = bf16(h, 5, 4);
+    op_gather_slots(d, block, x, slots, 2, 3);
+    expect(h, "gather_slots", LIST(block, five), LIST(block));
+    op_scatter_slots(d, sums, block, rows, weights, 3);
+    expect(h, "scatter_slots", LIST(sums, block, rows, weights), LIST(sums));
+    struct tensor matrices = bf16(h, 32, 10), read = bf16(h, 20, 10), grad = f32(h, 32, 10), added = f32(h, 20, 10);
+    const struct expert_rows of = {starts, 12, 3};
+    op_grouped_gemm(d, of, out, block, NO_TRANSPOSE, matrices, TRANSPOSE, 1);
+    expect(h, "grouped_gemm", LIST(block, read), LIST(out));
+    op_grouped_gemm(d, of, block, out, NO_TRANSPOSE, matrices, NO_TRANSPOSE, 1);
+    expect(h, "grouped_gemm", LIST(out, read), LIST(block));
+    op_grouped_gemm(d, of, grad, out, TRANSPOSE, block, NO_TRANSPOSE, 0.5);
+    expect(h, "grouped_gemm", LIST(out, block, added), LIST(added));
+    struct tensor y = bf16(h, 5, 5), of_rows = f32(h, 5, 1);
+    op_expert_act_forward(d, y, block, ACTIVATION_SILU);
+    expect(h, "expert_act_forward", LIST(block), LIST(y));
+    op_expert_act_backward(d, block, y, weights, weights, slots, 3, ACTIVATION_SILU);
+    expect(h, "expert_act_backward", LIST(block, y, of_rows, five), LIST(block, y, of_rows));
+}
+
 static void updates(struct held *h)
 {
     struct device *d = h->device;
@@ -361,6 +394,7 @@ static void operations_count_what_they_move(void **state)
     documents(&held);
     heads(&held);
     recurrences(&held);
+    experts(&held);
     updates(&held);
     // All that there are, but for random numbers, which are no part of a step.
     static const char *const all[] = {

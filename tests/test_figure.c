@@ -348,14 +348,14 @@ static void test_categories_table(void **state)
                ", 'drawn_chunks': [0, 1, 3]" CATEGORIES("6", ROW("norm", "rmsnorm_forward", "null", "6", "null"))),
         NULL,
     };
-    expect_table(
-        "categories", lines,
-        "series\tmethod\tlabel\trank\testimated\tGEMM\tattention_forward\tattention_backward\t"
-        "attention_glue\tconvolution\tdelta_forward\tdelta_"
-        "backward\tnorm\tRoPE\tSwiGLU\tbias\tembedding\thead\tcopy\toptimizer\tidle\n"
-        "1\tfull\tfull\t0\t1\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t7\t0\t0\t0\n"
-        "2\tseco\tseco, chunk 64\t0\t0\t3.5\t0\t0\t2.5\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0.5\n"
-        "3\tspaco\tspaco, chunk 64, budget 2, a draw of 3\t0\t0\t0\t0\t0\t0\t0\t0\t0\t6\t0\t0\t0\t0\t0\t0\t0\t0\n");
+    expect_table("categories", lines,
+                 "series\tmethod\tlabel\trank\testimated\tGEMM\tattention_forward\tattention_backward\t"
+                 "attention_glue\tconvolution\tdelta_forward\tdelta_"
+                 "backward\tnorm\tRoPE\tSwiGLU\trouting\tbias\tembedding\thead\tcopy\toptimizer\tidle\n"
+                 "1\tfull\tfull\t0\t1\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t7\t0\t0\t0\n"
+                 "2\tseco\tseco, chunk 64\t0\t0\t3.5\t0\t0\t2.5\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0.5\n"
+                 "3\tspaco\tspaco, chunk 64, budget 2, a draw of "
+                 "3\t0\t0\t0\t0\t0\t0\t0\t0\t0\t6\t0\t0\t0\t0\t0\t0\t0\t0\t0\n");
     char *none[] = {record(1, "e", "ok", "f32", 64, full, ", 'categories': null"), NULL};
     assert_null(table_of("categories", none));
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "kernels/base/random.h"
 #include "kernels/device/quantisation.h"
+#include "kernels/device/routing.h"
 #include "kernels/device/sequence_objective.h"
 #include "kernels/device/tensor.h"
 #include "kernels/device/update.h"
@@ -396,6 +397,49 @@ typedef void swiglu_forward_op(struct device *device, struct tensor y, struct te
 typedef void swiglu_backward_op(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
                                 enum activation activation);
 
+// A mixture of experts of E experts; each of n tokens takes k. Slot t k + j is token t's choice j. The slots in the
+// order of their experts, and within an expert in their own, are the permuted rows, of which operations take a
+// block, rows [first, first + R). A block ends where it will: experts are cut by it.
+// logits: [n, E] of the statistics' dtype, bias: [1, E] likewise, or no tensor. weights: [n, k] likewise. choices:
+// [n, words] i32 (kernels/device/routing.h); kept: they are read, and weights alone are written.
+typedef void route_forward_op(struct device *device, struct routing routing, struct tensor choices,
+                              struct tensor weights, struct tensor logits, struct tensor bias, bool kept);
+// logits become their gradient. Choices have none.
+typedef void route_backward_op(struct device *device, struct routing routing, struct tensor logits,
+                               struct tensor choices, struct tensor grad_weights);
+// rows: [n, k], the permuted row of each slot; slots: [n k, 1], the slot of each permuted row; starts: [E + 1, 1],
+// the first permuted row of each expert, and n k. All i32.
+typedef void permute_slots_op(struct device *device, struct routing routing, struct tensor rows,
+                              struct tensor slots, struct tensor starts, struct tensor choices);
+// dst[r] = src[slots[first + r] / k].  dst: [R, d], src: [n, d], of one dtype.
+typedef void gather_slots_op(struct device *device, struct tensor dst, struct tensor src, struct tensor slots,
+                             size_t chosen, size_t first);
+// dst[t] += sum over t's slots in the block, in order, of weights[slot] * src[rows[slot] - first]. dst: [n, d] of
+// the statistics' dtype, src: [R, d]. No weights: 1. What blocks there are changes no bit of the sum.
+typedef void scatter_slots_op(struct device *device, struct tensor dst, struct tensor src, struct tensor rows,
+                              struct tensor weights, size_t first);
+// The product of a block's rows, each with the matrix of its expert: b holds E matrices [out, in] one below the
+// other, as files do.
+//     NO_TRANSPOSE, TRANSPOSE      c[r] = a[r] b_eT          c: [R, out], a: [R, in]
+//     NO_TRANSPOSE, NO_TRANSPOSE   c[r] = a[r] b_e           c: [R, in], a: [R, out]
+//     TRANSPOSE, NO_TRANSPOSE      c_e += alpha sum over the block's rows of e of a[r]T b[r]
+//                                                            c: [E out, in], a: [R, out], b: [R, in]
+// c of the first two is of a's dtype and of alpha 1; of the third of an accumulator's.
+struct expert_rows {
+    struct tensor starts;
+    size_t rows, first; // of all permuted rows: n k; of the block
+};
+typedef void grouped_gemm_op(struct device *device, struct expert_rows experts, struct tensor c, struct tensor a,
+                             enum transpose transpose_a, struct tensor b, enum transpose transpose_b, double alpha);
+// y = activation(gate) * up, gate_up = [gate | up].  y: [R, f], gate_up: [R, 2 f].
+typedef void expert_act_forward_op(struct device *device, struct tensor y, struct tensor gate_up,
+                                   enum activation activation);
+// In place, y the forward's, g = weights[slots[first + r]], grad the gradient of g * y: gate_up becomes its
+// gradient, grad becomes g * y, and grad_weights[slot] = <grad, y>.
+typedef void expert_act_backward_op(struct device *device, struct tensor gate_up, struct tensor grad,
+                                    struct tensor grad_weights, struct tensor weights, struct tensor slots,
+                                    size_t first, enum activation activation);
+
 // Depthwise causal convolution of 4 taps, and SiLU: y[t] = silu(sum over j < 4 of weight[., j] * x[t - 3 + j]),
 // rows before t = 0 those of tail and rows before a document 0, or base's. x, y: [n, w], weight: [w, 4], tail,
 // base: [3 batch, w], row i * batch + b the one 3 - i tokens before. tail becomes the three rows that a token
@@ -546,7 +590,9 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \
     OPERATION(sgd) \
     OPERATION(dequantise) OPERATION(short_conv_forward) OPERATION(short_conv_backward) OPERATION(delta_gates_forward) \
-    OPERATION(delta_gates_backward) OPERATION(delta_rule_forward) OPERATION(delta_identity) OPERATION(delta_transition) OPERATION(delta_carry)
+    OPERATION(delta_gates_backward) OPERATION(delta_rule_forward) OPERATION(delta_identity) OPERATION(delta_transition) OPERATION(delta_carry) \
+    OPERATION(route_forward) OPERATION(route_backward) OPERATION(permute_slots) OPERATION(gather_slots) OPERATION(scatter_slots) \
+    OPERATION(grouped_gemm) OPERATION(expert_act_forward) OPERATION(expert_act_backward)
 // clang-format on
 // Operations whose front takes no workspace parameter, because it allocates the workspace itself.
 #define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward) OPERATION(delta_rule_backward)

@@ -13,6 +13,7 @@ const char *work_name(enum work work)
         [WORK_NORM] = "norm",
         [WORK_ROPE] = "RoPE",
         [WORK_SWIGLU] = "SwiGLU",
+        [WORK_ROUTING] = "routing",
         [WORK_BIAS] = "bias",
         [WORK_EMBEDDING] = "embedding",
         [WORK_HEAD] = "head",

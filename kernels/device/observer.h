@@ -15,6 +15,7 @@ enum work {
     WORK_NORM,
     WORK_ROPE,
     WORK_SWIGLU,
+    WORK_ROUTING, // of a mixture of experts: choices, and rows in their order and back
     WORK_BIAS,
     WORK_EMBEDDING,
     WORK_HEAD, // all of it: norm, GEMM, cross-entropy

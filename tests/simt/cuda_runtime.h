@@ -158,6 +158,10 @@ inline uint32_t movmatrix(uint32_t x)
 
 } // namespace simt
 
+inline int __popc(unsigned bits)
+{
+    return __builtin_popcount(bits);
+}
 inline unsigned __ballot_sync(uint32_t mask, int predicate)
 {
     return simt::ballot(mask, predicate != 0);

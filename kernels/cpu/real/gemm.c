@@ -36,57 +36,81 @@ static void multiply_tile(const struct device *device, const struct gemm_tile *t
 #endif
 }
 
-static void multiply(const struct device *device, struct tensor c, struct gemm_operand a, struct gemm_operand b,
-                     size_t k, double alpha, double beta)
+// How a product [m, n] is cut.
+struct tiling {
+    size_t m, n;       // of a tile
+    size_t rows, cols; // of tiles
+};
+
+static struct tiling tiling_of(size_t m, size_t n)
 {
-    size_t m = c.rows, n = c.cols;
-    if (m == 0 || n == 0)
-        return;
     // A small chunk is one row of wide tiles, each of which packs its part of the weights once. Other tiles are
     // square, which packs least, unless that leaves some of four threads idle.
-    size_t half = (n + 1) / 2, tile_m = tile_size(m, 512);
+    size_t half = (n + 1) / 2;
     size_t square = (m + 511) / 512 * ((n + 511) / 512) < 4 ? 384 : 512, max = m <= 256 ? 704 : square;
-    size_t tile_n = tile_size(n, m <= 512 && half < max ? half : max);
-    size_t tiles_m = (m + tile_m - 1) / tile_m, tiles_n = (n + tile_n - 1) / tile_n;
-#pragma omp parallel if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
-    {
-        omp_set_num_threads(1); // within this region's tasks: BLAS must not start threads
-#pragma omp for schedule(dynamic) collapse(2)
-        for (size_t j = 0; j < tiles_n; j++) {
-            for (size_t i = 0; i < tiles_m; i++) {
-                size_t row = i * tile_m, col = j * tile_n;
-                struct gemm_tile tile = {
-                    .m = m - row < tile_m ? m - row : tile_m,
-                    .n = n - col < tile_n ? n - col : tile_n,
-                    .k = k,
-                    .a = {element(a, row, 0), a.stride, a.transpose},
-                    .b = {element(b, 0, col), b.stride, b.transpose},
-                    .c = (char *)c.data + (row * n + col) * dtype_bytes(c.dtype),
-                    .c_stride = n,
-                    .c_dtype = c.dtype,
-                    .alpha = alpha,
-                    .beta = beta,
-                };
-                multiply_tile(device, &tile);
-            }
-        }
+    struct tiling t = {.m = tile_size(m, 512), .n = tile_size(n, m <= 512 && half < max ? half : max)};
+    t.rows = (m + t.m - 1) / t.m;
+    t.cols = (n + t.n - 1) / t.n;
+    return t;
+}
+
+struct product {
+    struct tensor c;
+    struct gemm_operand a, b;
+    size_t k;
+    double alpha, beta;
+};
+
+static void multiply_part(const struct device *device, const struct product *p, const struct tiling *t, size_t i,
+                          size_t j)
+{
+    size_t row = i * t->m, col = j * t->n, m = p->c.rows, n = p->c.cols;
+    struct gemm_tile tile = {
+        .m = m - row < t->m ? m - row : t->m,
+        .n = n - col < t->n ? n - col : t->n,
+        .k = p->k,
+        .a = {element(p->a, row, 0), p->a.stride, p->a.transpose},
+        .b = {element(p->b, 0, col), p->b.stride, p->b.transpose},
+        .c = (char *)p->c.data + (row * n + col) * dtype_bytes(p->c.dtype),
+        .c_stride = n,
+        .c_dtype = p->c.dtype,
+        .alpha = p->alpha,
+        .beta = p->beta,
+    };
+    // In another order the first terms are added last.
+    size_t last = REAL_BITS == 16 || !device->reverse_sums || p->k <= device->reverse_sums
+                      ? 0
+                      : p->k / (1 + device->reverse_sums);
+    if (last > 0) {
+        tile.a.data = element(p->a, row, last);
+        tile.b.data = element(p->b, last, col);
+        tile.k -= last;
+        multiply_tile(device, &tile);
+        tile.a.data = element(p->a, row, 0);
+        tile.b.data = element(p->b, 0, col);
+        tile.k = last;
+        tile.beta = 1;
     }
+    multiply_tile(device, &tile);
 }
 
 void NAME(gemm)(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
-    size_t k = transpose_a ? a.rows : a.cols;
-    struct gemm_operand left = {a.data, a.cols, transpose_a}, right = {b.data, b.cols, transpose_b};
-    if (REAL_BITS == 16 || !device->reverse_sums || k <= device->reverse_sums) {
-        multiply(device, c, left, right, k, alpha, beta);
+    struct product p = {
+        c,   {a.data, a.cols, transpose_a}, {b.data, b.cols, transpose_b}, transpose_a ? a.rows : a.cols, alpha,
+        beta};
+    if (c.rows == 0 || c.cols == 0)
         return;
+    struct tiling t = tiling_of(c.rows, c.cols);
+#pragma omp parallel if (t.rows * t.cols > 1 && (double)c.rows * c.cols * p.k > 1e5)
+    {
+        omp_set_num_threads(1); // within this region's tasks: BLAS must not start threads
+#pragma omp for schedule(dynamic) collapse(2)
+        for (size_t j = 0; j < t.cols; j++)
+            for (size_t i = 0; i < t.rows; i++)
+                multiply_part(device, &p, &t, i, j);
     }
-    size_t last = k / (1 + device->reverse_sums); // the first terms, added last
-    struct gemm_operand left_rest = {element(left, 0, last), a.cols, transpose_a};
-    struct gemm_operand right_rest = {element(right, last, 0), b.cols, transpose_b};
-    multiply(device, c, left_rest, right_rest, k - last, alpha, beta);
-    multiply(device, c, left, right, last, alpha, 1);
 }
 
 void NAME(gemm_onto)(struct device *device, struct tensor d, struct tensor c, struct tensor a,
@@ -94,4 +118,53 @@ void NAME(gemm_onto)(struct device *device, struct tensor d, struct tensor c, st
 {
     NAME(copy)(device, d, c);
     NAME(gemm)(device, d, a, transpose_a, b, transpose_b, 1, 1);
+}
+
+// The tiles of all experts are one list, so that threads share what a single expert would not keep busy.
+void NAME(grouped_gemm)(struct device *device, struct expert_rows experts, struct tensor c, struct tensor a,
+                        enum transpose transpose_a, struct tensor b, enum transpose transpose_b, double alpha)
+{
+    size_t count = experts.starts.rows - 1, end = experts.first + a.rows, tiles[ROUTING_EXPERTS_MAX + 1] = {0};
+    size_t out = (transpose_a ? c.rows : b.rows) / count;
+    struct product products[ROUTING_EXPERTS_MAX];
+    for (size_t e = 0; e < count; e++) {
+        const int32_t *starts = experts.starts.data;
+        size_t from = (size_t)starts[e], to = (size_t)starts[e + 1];
+        from = from < experts.first ? experts.first : from > end ? end : from;
+        to = to < experts.first ? experts.first : to > end ? end : to;
+        size_t row = from - experts.first, rows = to - from;
+        struct tensor part = tensor_rows(a, row, rows);
+        struct product *p = &products[e];
+        *p = (struct product){.alpha = alpha, .beta = 0};
+        p->a = (struct gemm_operand){part.data, a.cols, transpose_a};
+        if (transpose_a) {
+            p->c = tensor_rows(c, e * out, out);
+            p->b = (struct gemm_operand){tensor_rows(b, row, rows).data, b.cols, NO_TRANSPOSE};
+            p->k = rows;
+            p->beta = 1;
+        } else {
+            p->c = tensor_rows(c, row, rows);
+            p->b = (struct gemm_operand){tensor_rows(b, e * out, out).data, b.cols, transpose_b};
+            p->k = a.cols;
+        }
+        tiles[e + 1] = tiles[e];
+        if (rows > 0) {
+            struct tiling t = tiling_of(p->c.rows, p->c.cols);
+            tiles[e + 1] += t.rows * t.cols;
+        }
+    }
+#pragma omp parallel if (tiles[count] > 1)
+    {
+        omp_set_num_threads(1);
+        size_t e = 0;
+#pragma omp for schedule(dynamic)
+        for (size_t tile = 0; tile < tiles[count]; tile++) {
+            while (e > 0 && tile < tiles[e])
+                e--;
+            while (tile >= tiles[e + 1])
+                e++;
+            struct tiling t = tiling_of(products[e].c.rows, products[e].c.cols);
+            multiply_part(device, &products[e], &t, (tile - tiles[e]) % t.rows, (tile - tiles[e]) / t.rows);
+        }
+    }
 }

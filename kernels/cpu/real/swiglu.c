@@ -1,7 +1,9 @@
 // SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as in
 // kernels/device/device.h. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
-// grad_up = grad_y * act(gate), and grad_y becomes y.
+// grad_up = grad_y * act(gate), and grad_y becomes y. The same of experts' rows, where gate and up lie side by
+// side.
 #include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/rows.h"
 
 // Elements per piece of work: the vector exponential's arguments stay in the first-level cache.
 #define PIECE 1024
@@ -68,4 +70,63 @@ void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct ten
         backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_SILU);
     else
         backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_GELU_TANH);
+}
+
+__attribute__((always_inline)) static inline void expert_forward(struct tensor y, struct tensor gate_up,
+                                                                 enum activation activation)
+{
+    size_t f = y.cols;
+#pragma omp parallel for schedule(static) if (tensor_count(y) > PARALLEL_ELEMENTS)
+    for (size_t r = 0; r < y.rows; r++) {
+        const stored *pg = (const stored *)gate_up.data + 2 * r * f, *pu = pg + f;
+        stored *py = (stored *)y.data + r * f;
+#pragma omp simd
+        for (size_t i = 0; i < f; i++) {
+            real g = load(pg[i]);
+            py[i] = store(g / (1 + real_exp(-argument(g, activation))) * load(pu[i]));
+        }
+    }
+}
+
+void NAME(expert_act_forward)(struct device *device, struct tensor y, struct tensor gate_up,
+                              enum activation activation)
+{
+    if (activation == ACTIVATION_SILU)
+        expert_forward(y, gate_up, ACTIVATION_SILU);
+    else
+        expert_forward(y, gate_up, ACTIVATION_GELU_TANH);
+}
+
+// One row; returns <grad, y>.
+__attribute__((always_inline)) static inline real expert_row(stored *pg, stored *pu, stored *pv, size_t f,
+                                                             real weight, enum activation activation)
+{
+    real dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (size_t i = 0; i < f; i++) {
+        real g = load(pg[i]), u = load(pu[i]), v = load(pv[i]), grad = weight * v;
+        real sigma = 1 / (1 + real_exp(-argument(g, activation))), act = g * sigma;
+        real slope = g * argument_slope(g, activation);
+        dot += v * act * u;
+        pg[i] = store(grad * u * (sigma * (1 + slope * (1 - sigma))));
+        pu[i] = store(grad * act);
+        pv[i] = store(weight * act * u);
+    }
+    return dot;
+}
+
+void NAME(expert_act_backward)(struct device *device, struct tensor gate_up, struct tensor grad,
+                               struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
+                               enum activation activation)
+{
+    size_t f = grad.cols;
+    const int32_t *slot = (const int32_t *)slots.data + first;
+#pragma omp parallel for schedule(static) if (tensor_count(grad) > PARALLEL_ELEMENTS)
+    for (size_t r = 0; r < grad.rows; r++) {
+        stored *pg = (stored *)gate_up.data + 2 * r * f, *pv = (stored *)grad.data + r * f;
+        real weight = ((const real *)weights.data)[slot[r]];
+        ((real *)grad_weights.data)[slot[r]] = activation == ACTIVATION_SILU
+                                                   ? expert_row(pg, pg + f, pv, f, weight, ACTIVATION_SILU)
+                                                   : expert_row(pg, pg + f, pv, f, weight, ACTIVATION_GELU_TANH);
+    }
 }

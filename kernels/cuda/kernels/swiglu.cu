@@ -1,6 +1,7 @@
 // SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as in
 // kernels/device/device.h. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
-// grad_up = grad_y * act(gate), and grad_y becomes y.
+// grad_up = grad_y * act(gate), and grad_y becomes y. The same of experts' rows, a block each, where gate and up
+// lie side by side.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 
@@ -57,6 +58,36 @@ template <int N, class T, class Act> __global__ void backward(T *gate, T *up, T 
     write(grad_y + i, y, count - i);
 }
 
+template <class T, class Act> __global__ void expert_forward(T *y, const T *gate_up, size_t f)
+{
+    using A = wide_t<T>;
+    const T *gate = gate_up + blockIdx.x * 2 * f, *up = gate + f;
+    for (size_t i = threadIdx.x; i < f; i += THREADS) {
+        A g = widen<A>(gate[i]);
+        narrow(y[blockIdx.x * f + i], g / (A(1) + exp(-Act::argument(g))) * widen<A>(up[i]));
+    }
+}
+
+template <class T, class Act>
+__global__ void expert_backward(T *gate_up, T *grad, wide_t<T> *grad_weights, const wide_t<T> *weights,
+                                const int32_t *slots, size_t f)
+{
+    using A = wide_t<T>;
+    T *gate = gate_up + blockIdx.x * 2 * f, *up = gate + f, *v = grad + blockIdx.x * f;
+    A weight = weights[slots[blockIdx.x]], dot = 0;
+    for (size_t i = threadIdx.x; i < f; i += THREADS) {
+        A g = widen<A>(gate[i]), u = widen<A>(up[i]), of_v = widen<A>(v[i]), of_y = weight * of_v;
+        A sigma = A(1) / (A(1) + exp(-Act::argument(g))), act = g * sigma;
+        dot += of_v * act * u;
+        narrow(gate[i], of_y * u * (sigma * (A(1) + g * Act::slope(g) * (A(1) - sigma))));
+        narrow(up[i], of_y * act);
+        narrow(v[i], weight * act * u);
+    }
+    dot = warps_sum<THREADS / 32>(dot);
+    if (threadIdx.x == 0)
+        grad_weights[slots[blockIdx.x]] = dot;
+}
+
 // body(type_of<T>, N, an activation): N elements to a thread.
 template <class Body> void with_shape(enum dtype dtype, enum activation activation, bool vector, Body body)
 {
@@ -93,5 +124,28 @@ void cuda_swiglu_backward(struct device *device, struct tensor gate, struct tens
         using T = typename decltype(type)::type;
         launch(backward<lanes.value, T, decltype(act)>, dim3(ceil_div(count, THREADS * lanes.value)), THREADS, 0,
                device, (T *)gate.data, (T *)up.data, (T *)grad_y.data, count);
+    });
+}
+
+void cuda_expert_act_forward(struct device *device, struct tensor y, struct tensor gate_up,
+                             enum activation activation)
+{
+    with_shape(y.dtype, activation, false, [&](auto type, auto, auto act) {
+        using T = typename decltype(type)::type;
+        launch(expert_forward<T, decltype(act)>, dim3(y.rows), THREADS, 0, device, (T *)y.data,
+               (const T *)gate_up.data, y.cols);
+    });
+}
+
+void cuda_expert_act_backward(struct device *device, struct tensor gate_up, struct tensor grad,
+                              struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
+                              enum activation activation)
+{
+    with_shape(grad.dtype, activation, false, [&](auto type, auto, auto act) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        launch(expert_backward<T, decltype(act)>, dim3(grad.rows), THREADS, 0, device, (T *)gate_up.data,
+               (T *)grad.data, (A *)grad_weights.data, (const A *)weights.data, (const int32_t *)slots.data + first,
+               grad.cols);
     });
 }

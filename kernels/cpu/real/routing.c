@@ -1,0 +1,185 @@
+// Routing of a mixture of experts, forward and backward, and rows in the experts' order and back; contracts in
+// kernels/device/device.h. With s the chosen scores, S their sum + added, g the weights' gradients:
+//     ds = scale (g - <g, s> / S) / S    normalised; scale g / least where S is below least; else scale g
+//     sigmoid: dz = ds s (1 - s)         softmax: dz = p (ds - sum over the chosen of ds s)
+#include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/rows.h"
+
+static void scores_of(const struct routing *r, const real *logits, real *scores)
+{
+    if (r->score == ROUTER_SIGMOID) {
+#pragma omp simd
+        for (size_t e = 0; e < r->experts; e++)
+            scores[e] = 1 / (1 + real_exp(-logits[e]));
+        return;
+    }
+    real max = logits[0], sum = 0;
+    for (size_t e = 1; e < r->experts; e++)
+        max = logits[e] > max ? logits[e] : max;
+#pragma omp simd
+    for (size_t e = 0; e < r->experts; e++)
+        scores[e] = real_exp(logits[e] - max);
+    for (size_t e = 0; e < r->experts; e++)
+        sum += scores[e];
+    for (size_t e = 0; e < r->experts; e++)
+        scores[e] /= sum;
+}
+
+// Marks the `wanted` greatest of values in [0, count), of equal ones the first; returns their sum. marked values
+// stay out.
+static real take_greatest(const real *values, size_t count, size_t wanted, bool *marked)
+{
+    real sum = 0;
+    for (size_t taken = 0; taken < wanted; taken++) {
+        size_t best = count;
+        for (size_t i = 0; i < count; i++)
+            if (!marked[i] && (best == count || values[i] > values[best]))
+                best = i;
+        marked[best] = true;
+        sum += values[best];
+    }
+    return sum;
+}
+
+static void choose(const struct routing *r, const real *scores, const real *bias, int32_t *row)
+{
+    real values[ROUTING_EXPERTS_MAX];
+    bool marked[ROUTING_EXPERTS_MAX] = {false};
+    for (size_t e = 0; e < r->experts; e++)
+        values[e] = scores[e] + (bias ? bias[e] : 0);
+    size_t group = r->groups ? r->experts / r->groups : r->experts;
+    if (r->groups) {
+        real of_group[ROUTING_GROUPS_MAX];
+        bool within[ROUTING_GROUPS_MAX] = {false};
+        for (size_t g = 0; g < r->groups; g++) {
+            bool best[ROUTING_EXPERTS_MAX] = {false};
+            of_group[g] = take_greatest(values + g * group, group, r->group_best, best);
+        }
+        take_greatest(of_group, r->groups, r->top_groups, within);
+        for (size_t e = 0; e < r->experts; e++)
+            marked[e] = !within[e / group];
+    }
+    bool outside[ROUTING_EXPERTS_MAX];
+    memcpy(outside, marked, r->experts * sizeof *marked);
+    take_greatest(values, r->experts, r->chosen, marked);
+    memset(row, 0, routing_words(r) * sizeof *row);
+    for (size_t e = 0, j = 0; e < r->experts; e++)
+        if (marked[e] && !outside[e])
+            routing_choose(r, row, j++, e);
+}
+
+void NAME(route_forward)(struct device *device, struct routing routing, struct tensor choices,
+                         struct tensor weights, struct tensor logits, struct tensor bias, bool kept)
+{
+    size_t n = logits.rows, experts = routing.experts, words = choices.cols;
+#pragma omp parallel for schedule(static) if (tensor_count(logits) > PARALLEL_ELEMENTS / 8)
+    for (size_t t = 0; t < n; t++) {
+        real scores[ROUTING_EXPERTS_MAX], sum = (real)routing.added, factor = (real)routing.scale;
+        int32_t *row = (int32_t *)choices.data + t * words;
+        real *w = (real *)weights.data + t * routing.chosen;
+        scores_of(&routing, (const real *)logits.data + t * experts, scores);
+        if (!kept)
+            choose(&routing, scores, bias.data, row);
+        for (size_t j = 0; j < routing.chosen; j++) {
+            w[j] = scores[routing_choice(&routing, row, j)];
+            sum += w[j];
+        }
+        if (routing.normalised)
+            factor /= sum > (real)routing.least ? sum : (real)routing.least;
+        for (size_t j = 0; j < routing.chosen; j++)
+            w[j] *= factor;
+    }
+}
+
+// Gradients of the chosen scores, in place of the weights' ones.
+static void score_gradients(const struct routing *r, const real *scores, const int32_t *row, real *grads)
+{
+    real sum = (real)r->added, dot = 0, scale = (real)r->scale;
+    for (size_t j = 0; j < r->chosen; j++) {
+        real s = scores[routing_choice(r, row, j)];
+        sum += s;
+        dot += grads[j] * s;
+    }
+    bool bounded = sum <= (real)r->least;
+    real below = bounded ? (real)r->least : sum, mean = bounded ? 0 : dot / sum;
+    for (size_t j = 0; j < r->chosen; j++)
+        grads[j] = r->normalised ? scale * (grads[j] - mean) / below : scale * grads[j];
+}
+
+void NAME(route_backward)(struct device *device, struct routing routing, struct tensor logits,
+                          struct tensor choices, struct tensor grad_weights)
+{
+    size_t n = logits.rows, experts = routing.experts;
+    bool softmax = routing.score == ROUTER_SOFTMAX;
+#pragma omp parallel for schedule(static) if (tensor_count(logits) > PARALLEL_ELEMENTS / 8)
+    for (size_t t = 0; t < n; t++) {
+        real scores[ROUTING_EXPERTS_MAX], grads[ROUTING_EXPERTS_MAX], dot = 0;
+        const int32_t *row = (const int32_t *)choices.data + t * choices.cols;
+        real *z = (real *)logits.data + t * experts;
+        scores_of(&routing, z, scores);
+        memcpy(grads, (const real *)grad_weights.data + t * routing.chosen, routing.chosen * sizeof *grads);
+        score_gradients(&routing, scores, row, grads);
+        for (size_t j = 0; j < routing.chosen; j++)
+            dot += grads[j] * scores[routing_choice(&routing, row, j)];
+        for (size_t e = 0; e < experts; e++)
+            z[e] = softmax ? -scores[e] * dot : 0;
+        for (size_t j = 0; j < routing.chosen; j++) {
+            size_t e = routing_choice(&routing, row, j);
+            z[e] += softmax ? scores[e] * grads[j] : grads[j] * scores[e] * (1 - scores[e]);
+        }
+    }
+}
+
+// A counting sort by expert: slots keep their order within one.
+void NAME(permute_slots)(struct device *device, struct routing routing, struct tensor rows, struct tensor slots,
+                         struct tensor starts, struct tensor choices)
+{
+    int32_t next[ROUTING_EXPERTS_MAX + 1] = {0}, *first = starts.data;
+    const int32_t *words = choices.data;
+    size_t n = choices.rows, k = routing.chosen;
+    for (size_t t = 0; t < n; t++)
+        for (size_t j = 0; j < k; j++)
+            next[routing_choice(&routing, words + t * choices.cols, j) + 1]++;
+    for (size_t e = 0; e < routing.experts; e++)
+        next[e + 1] += next[e];
+    memcpy(first, next, (routing.experts + 1) * sizeof *first);
+    for (size_t t = 0; t < n; t++) {
+        for (size_t j = 0; j < k; j++) {
+            int32_t row = next[routing_choice(&routing, words + t * choices.cols, j)]++;
+            ((int32_t *)rows.data)[t * k + j] = row;
+            ((int32_t *)slots.data)[row] = (int32_t)(t * k + j);
+        }
+    }
+}
+
+void NAME(gather_slots)(struct device *device, struct tensor dst, struct tensor src, struct tensor slots,
+                        size_t chosen, size_t first)
+{
+    size_t width = src.cols;
+    const int32_t *slot = (const int32_t *)slots.data + first;
+#pragma omp parallel for schedule(static) if (tensor_count(dst) > PARALLEL_ELEMENTS)
+    for (size_t r = 0; r < dst.rows; r++)
+        memcpy((stored *)dst.data + r * width, (const stored *)src.data + (size_t)slot[r] / chosen * width,
+               width * sizeof(stored));
+}
+
+void NAME(scatter_slots)(struct device *device, struct tensor dst, struct tensor src, struct tensor rows,
+                         struct tensor weights, size_t first)
+{
+    size_t width = src.cols, k = rows.cols;
+    const int32_t *row = rows.data;
+#pragma omp parallel for schedule(static) if (tensor_count(dst) > PARALLEL_ELEMENTS)
+    for (size_t t = 0; t < dst.rows; t++) {
+        real *to = (real *)dst.data + t * width;
+        for (size_t j = 0; j < k; j++) {
+            size_t at = (size_t)row[t * k + j] - first;
+            if (at >= src.rows)
+                continue;
+            const stored *from = (const stored *)src.data + at * width;
+            real weight = weights.data ? ((const real *)weights.data)[t * k + j] : 1;
+#pragma omp simd
+            for (size_t i = 0; i < width; i++)
+                to[i] += weight * load(from[i]);
+        }
+    }
+}

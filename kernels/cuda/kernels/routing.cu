@@ -1,0 +1,347 @@
+// Routing of a mixture of experts, forward and backward, a block per token; slots in the experts' order, a block
+// per expert; and rows in that order and back. Contracts in kernels/device/device.h, formulas in
+// kernels/cpu/real/routing.c.
+#include "kernels/cuda/kernels/element.cuh"
+#include "kernels/cuda/kernels/launch.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 128, WARPS = THREADS / 32;
+
+template <class A> __device__ A block_max(A x)
+{
+    __shared__ A all[THREADS];
+    all[threadIdx.x] = x;
+    __syncthreads();
+    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half && all[threadIdx.x + half] > all[threadIdx.x])
+            all[threadIdx.x] = all[threadIdx.x + half];
+        __syncthreads();
+    }
+    x = all[0];
+    __syncthreads();
+    return x;
+}
+
+// The scores of the block's token, into shared memory.
+template <class A> __device__ void scores_of(const struct routing &r, const A *logits, A *scores)
+{
+    if (r.score == ROUTER_SIGMOID) {
+        for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+            scores[e] = A(1) / (A(1) + exp(-logits[e]));
+        __syncthreads();
+        return;
+    }
+    A max = logits[0], sum = 0;
+    for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+        max = logits[e] > max ? logits[e] : max;
+    max = block_max(max);
+    for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+        sum += scores[e] = exp(logits[e] - max);
+    sum = warps_sum<WARPS>(sum);
+    for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+        scores[e] /= sum;
+    __syncthreads();
+}
+
+// A value and its number, in the order of choices: greater values first, of equal ones the lower number.
+template <class A> struct candidate {
+    A value;
+    size_t number; // the end: none
+    __device__ bool before(const candidate &other) const
+    {
+        return other.number == (size_t)-1 ||
+               (number != (size_t)-1 && (value > other.value || (value == other.value && number < other.number)));
+    }
+};
+template <class A> __device__ candidate<A> nobody()
+{
+    return {A(0), (size_t)-1};
+}
+
+// The first of values [0, count) behind `last` (nobody: of all), by one thread.
+template <class A> __device__ candidate<A> next_of(const A *values, size_t count, candidate<A> last)
+{
+    candidate<A> best = nobody<A>();
+    for (size_t i = 0; i < count; i++) {
+        candidate<A> at = {values[i], i};
+        if ((last.number == (size_t)-1 || last.before(at)) && at.before(best))
+            best = at;
+    }
+    return best;
+}
+
+// The same by a block; values whose group is outside do not count.
+template <class A>
+__device__ candidate<A> next_of_block(const A *values, size_t count, candidate<A> last, const bool *within,
+                                      size_t group)
+{
+    __shared__ candidate<A> all[THREADS];
+    candidate<A> best = nobody<A>();
+    for (size_t i = threadIdx.x; i < count; i += THREADS) {
+        candidate<A> at = {values[i], i};
+        if (within[i / group] && (last.number == (size_t)-1 || last.before(at)) && at.before(best))
+            best = at;
+    }
+    all[threadIdx.x] = best;
+    __syncthreads();
+    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half && all[threadIdx.x + half].before(all[threadIdx.x]))
+            all[threadIdx.x] = all[threadIdx.x + half];
+        __syncthreads();
+    }
+    best = all[0];
+    __syncthreads();
+    return best;
+}
+
+// Marks the groups that a token chooses within.
+template <class A> __device__ void choose_groups(const struct routing &r, const A *values, bool *within)
+{
+    __shared__ A sums[ROUTING_GROUPS_MAX];
+    size_t groups = r.groups ? r.groups : 1, size = r.experts / groups;
+    for (size_t g = threadIdx.x; g < groups; g += THREADS) {
+        candidate<A> last = nobody<A>();
+        within[g] = r.groups == 0;
+        sums[g] = 0;
+        for (size_t i = 0; i < r.group_best && r.groups; i++) {
+            last = next_of(values + g * size, size, last);
+            sums[g] += last.value;
+        }
+    }
+    __syncthreads();
+    candidate<A> last = nobody<A>();
+    for (size_t i = 0; i < r.top_groups && r.groups && threadIdx.x == 0; i++) {
+        last = next_of(sums, groups, last);
+        within[last.number] = true;
+    }
+    __syncthreads();
+}
+
+template <class A>
+__global__ void route(struct routing r, int32_t *choices, A *weights, const A *logits, const A *bias, bool kept)
+{
+    __shared__ A scores[ROUTING_EXPERTS_MAX], values[ROUTING_EXPERTS_MAX], factor;
+    __shared__ bool within[ROUTING_GROUPS_MAX], chosen[ROUTING_EXPERTS_MAX];
+    size_t words = routing_words(&r);
+    int32_t *row = choices + blockIdx.x * words;
+    A *w = weights + blockIdx.x * r.chosen;
+    scores_of(r, logits + blockIdx.x * r.experts, scores);
+    if (!kept) {
+        for (size_t e = threadIdx.x; e < r.experts; e += THREADS) {
+            values[e] = scores[e] + (bias ? bias[e] : A(0));
+            chosen[e] = false;
+        }
+        for (size_t i = threadIdx.x; i < words; i += THREADS)
+            row[i] = 0;
+        __syncthreads();
+        choose_groups(r, values, within);
+        candidate<A> last = nobody<A>();
+        for (size_t j = 0; j < r.chosen; j++) {
+            last = next_of_block(values, r.experts, last, within, r.groups ? r.experts / r.groups : r.experts);
+            if (threadIdx.x == 0)
+                chosen[last.number] = true;
+        }
+        __syncthreads();
+        for (size_t e = 0, j = 0; e < r.experts && threadIdx.x == 0; e++)
+            if (chosen[e])
+                routing_choose(&r, row, j++, e);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        A sum = (A)r.added;
+        for (size_t j = 0; j < r.chosen; j++)
+            sum += scores[routing_choice(&r, row, j)];
+        factor = (A)r.scale;
+        if (r.normalised)
+            factor /= sum > (A)r.least ? sum : (A)r.least;
+    }
+    __syncthreads();
+    for (size_t j = threadIdx.x; j < r.chosen; j += THREADS)
+        w[j] = scores[routing_choice(&r, row, j)] * factor;
+}
+
+template <class A>
+__global__ void route_back(struct routing r, A *logits, const int32_t *choices, const A *grad_weights)
+{
+    __shared__ A scores[ROUTING_EXPERTS_MAX], mean, below, of_scores;
+    const int32_t *row = choices + blockIdx.x * routing_words(&r);
+    const A *g = grad_weights + blockIdx.x * r.chosen;
+    A *z = logits + blockIdx.x * r.experts, scale = (A)r.scale;
+    scores_of(r, z, scores);
+    if (threadIdx.x == 0) {
+        A sum = (A)r.added, dot = 0;
+        for (size_t j = 0; j < r.chosen; j++) {
+            A s = scores[routing_choice(&r, row, j)];
+            sum += s;
+            dot += g[j] * s;
+        }
+        bool bounded = sum <= (A)r.least;
+        below = !r.normalised ? A(1) : bounded ? (A)r.least : sum;
+        mean = !r.normalised || bounded ? A(0) : dot / sum;
+        of_scores = 0;
+        for (size_t j = 0; j < r.chosen; j++)
+            of_scores += scale * (g[j] - mean) / below * scores[routing_choice(&r, row, j)];
+    }
+    __syncthreads();
+    bool softmax = r.score == ROUTER_SOFTMAX;
+    for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+        z[e] = softmax ? -scores[e] * of_scores : A(0);
+    __syncthreads();
+    for (size_t j = threadIdx.x; j < r.chosen; j += THREADS) {
+        size_t e = routing_choice(&r, row, j);
+        A grad = scale * (g[j] - mean) / below;
+        z[e] += softmax ? scores[e] * grad : grad * scores[e] * (A(1) - scores[e]);
+    }
+}
+
+// Which of a token's choices an expert is; `chosen`: none.
+__device__ size_t choice_of(const struct routing &r, const int32_t *row, size_t expert)
+{
+    size_t j = 0;
+    while (j < r.chosen && routing_choice(&r, row, j) != expert)
+        j++;
+    return j;
+}
+
+// starts[e + 1] = the tokens of expert e.
+__global__ void count_tokens(struct routing r, int32_t *starts, const int32_t *choices, size_t tokens)
+{
+    int count = 0;
+    for (size_t t = threadIdx.x; t < tokens; t += THREADS)
+        count += choice_of(r, choices + t * routing_words(&r), blockIdx.x) < r.chosen;
+    count = warps_sum<WARPS>(count);
+    if (threadIdx.x == 0)
+        starts[blockIdx.x + 1] = count;
+}
+
+__global__ void sum_counts(int32_t *starts, size_t experts)
+{
+    if (threadIdx.x > 0)
+        return;
+    starts[0] = 0;
+    for (size_t e = 0; e < experts; e++)
+        starts[e + 1] += starts[e];
+}
+
+__global__ void place_slots(struct routing r, int32_t *rows, int32_t *slots, const int32_t *starts,
+                            const int32_t *choices, size_t tokens)
+{
+    __shared__ int before[WARPS];
+    int next = starts[blockIdx.x], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (size_t first = 0; first < tokens; first += THREADS) {
+        size_t t = first + threadIdx.x, j = r.chosen;
+        if (t < tokens)
+            j = choice_of(r, choices + t * routing_words(&r), blockIdx.x);
+        unsigned mine = __ballot_sync(0xffffffffu, j < r.chosen);
+        if (lane == 0)
+            before[warp] = __popc(mine);
+        __syncthreads();
+        int row = next + __popc(mine & ((1u << lane) - 1));
+        for (int i = 0; i < WARPS; i++) {
+            row += i < warp ? before[i] : 0;
+            next += before[i];
+        }
+        if (j < r.chosen) {
+            rows[t * r.chosen + j] = row;
+            slots[row] = (int32_t)(t * r.chosen + j);
+        }
+        __syncthreads();
+    }
+}
+
+template <int N, class T>
+__global__ void gather(T *dst, const T *src, const int32_t *slots, size_t chosen, size_t cols)
+{
+    size_t column = (blockIdx.y * (size_t)THREADS + threadIdx.x) * N;
+    if (column >= cols)
+        return;
+    wide_t<T> x[N];
+    read(x, src + slots[blockIdx.x] / chosen * cols + column);
+    write(dst + blockIdx.x * cols + column, x);
+}
+
+template <int N, class T>
+__global__ void scatter(wide_t<T> *dst, const T *src, const int32_t *rows, const wide_t<T> *weights, size_t chosen,
+                        size_t first, size_t count, size_t cols)
+{
+    size_t column = (blockIdx.y * (size_t)THREADS + threadIdx.x) * N;
+    if (column >= cols)
+        return;
+    wide_t<T> sum[N], x[N], *to = dst + blockIdx.x * cols + column;
+    read(sum, to);
+    for (size_t j = 0; j < chosen; j++) {
+        size_t slot = blockIdx.x * chosen + j, row = (size_t)rows[slot] - first;
+        if (row >= count)
+            continue;
+        wide_t<T> weight = weights ? weights[slot] : wide_t<T>(1);
+        read(x, src + row * cols + column);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += weight * x[i];
+    }
+    write(to, sum);
+}
+
+} // namespace
+
+void cuda_route_forward(struct device *device, struct routing routing, struct tensor choices, struct tensor weights,
+                        struct tensor logits, struct tensor bias, bool kept)
+{
+    with_type(logits.dtype, [&](auto type) {
+        using A = typename decltype(type)::type;
+        if constexpr (std::is_same_v<A, wide_t<A>>)
+            launch(route<A>, dim3(logits.rows), THREADS, 0, device, routing, (int32_t *)choices.data,
+                   (A *)weights.data, (const A *)logits.data, (const A *)bias.data, kept);
+    });
+}
+
+void cuda_route_backward(struct device *device, struct routing routing, struct tensor logits, struct tensor choices,
+                         struct tensor grad_weights)
+{
+    with_type(logits.dtype, [&](auto type) {
+        using A = typename decltype(type)::type;
+        if constexpr (std::is_same_v<A, wide_t<A>>)
+            launch(route_back<A>, dim3(logits.rows), THREADS, 0, device, routing, (A *)logits.data,
+                   (const int32_t *)choices.data, (const A *)grad_weights.data);
+    });
+}
+
+void cuda_permute_slots(struct device *device, struct routing routing, struct tensor rows, struct tensor slots,
+                        struct tensor starts, struct tensor choices)
+{
+    int32_t *first = (int32_t *)starts.data;
+    const int32_t *chosen = (const int32_t *)choices.data;
+    launch(count_tokens, dim3(routing.experts), THREADS, 0, device, routing, first, chosen, choices.rows);
+    launch(sum_counts, dim3(1), 32, 0, device, first, routing.experts);
+    launch(place_slots, dim3(routing.experts), THREADS, 0, device, routing, (int32_t *)rows.data,
+           (int32_t *)slots.data, (const int32_t *)first, chosen, choices.rows);
+}
+
+void cuda_gather_slots(struct device *device, struct tensor dst, struct tensor src, struct tensor slots,
+                       size_t chosen, size_t first)
+{
+    with_type(dst.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        with_lanes<LANES<T>>(aligned(LANES<T>, dst.cols, dst, src), [&](auto lanes) {
+            launch(gather<lanes.value, T>, dim3(dst.rows, ceil_div(dst.cols, THREADS * lanes.value)), THREADS, 0,
+                   device, (T *)dst.data, (const T *)src.data, (const int32_t *)slots.data + first, chosen,
+                   dst.cols);
+        });
+    });
+}
+
+void cuda_scatter_slots(struct device *device, struct tensor dst, struct tensor src, struct tensor rows,
+                        struct tensor weights, size_t first)
+{
+    with_type(src.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        with_lanes<LANES<A>>(aligned(LANES<T>, dst.cols, dst, src), [&](auto lanes) {
+            launch(scatter<lanes.value, T>, dim3(dst.rows, ceil_div(dst.cols, THREADS * lanes.value)), THREADS, 0,
+                   device, (A *)dst.data, (const T *)src.data, (const int32_t *)rows.data, (const A *)weights.data,
+                   rows.cols, first, src.rows, dst.cols);
+        });
+    });
+}

@@ -1,0 +1,454 @@
+// A mixture of experts: routers of every family, ties, choices that are kept; experts without a row and with all of
+// them; blocks of rows that cut experts, of one row and of all.
+#include "tests/cases/cases.h"
+#include <string.h>
+
+static const struct routing routers[] = {
+    {1, 1, ROUTER_SOFTMAX, true, 0, 0, 1, 0, 0, 0},         {4, 4, ROUTER_SOFTMAX, false, 0, 0, 1, 0, 0, 0},
+    {8, 2, ROUTER_SOFTMAX, true, 0, 0, 1, 0, 0, 0},         {128, 8, ROUTER_SOFTMAX, false, 0, 0, 1, 0, 0, 0},
+    {300, 3, ROUTER_SIGMOID, true, 1e-20, 0, 2.5, 0, 0, 0}, {64, 6, ROUTER_SIGMOID, true, 1e-20, 0, 2.5, 8, 4, 2},
+    {16, 3, ROUTER_SOFTMAX, false, 0, 0, 16, 4, 2, 1},      {32, 4, ROUTER_SOFTMAX, true, 0, 0.5, 1, 0, 0, 0},
+};
+static const size_t tokens[] = {1, 5, 60};
+#define ROUTERS (sizeof routers / sizeof *routers)
+#define TOKENS  (sizeof tokens / sizeof *tokens)
+
+static void scores_of(const struct routing *r, const double *z, double *scores)
+{
+    double sum = 0, max = -INFINITY;
+    for (size_t e = 0; e < r->experts; e++)
+        max = fmax(max, z[e]);
+    for (size_t e = 0; e < r->experts; e++)
+        sum += exp(z[e] - max);
+    for (size_t e = 0; e < r->experts; e++)
+        scores[e] = r->score == ROUTER_SIGMOID ? 1 / (1 + exp(-z[e])) : exp(z[e] - max) / sum;
+}
+
+// How many values come before number i: greater ones, and equal ones of a lower number.
+static size_t rank_of(const double *values, size_t count, size_t i)
+{
+    size_t before = 0;
+    for (size_t j = 0; j < count; j++)
+        before += values[j] > values[i] || (values[j] == values[i] && j < i);
+    return before;
+}
+
+static void choose(const struct routing *r, const double *scores, const double *bias, int32_t *row)
+{
+    double values[ROUTING_EXPERTS_MAX], groups[ROUTING_GROUPS_MAX] = {0};
+    size_t size = r->groups ? r->experts / r->groups : r->experts;
+    for (size_t e = 0; e < r->experts; e++)
+        values[e] = scores[e] + (bias ? bias[e] : 0);
+    for (size_t e = 0; e < r->experts && r->groups; e++)
+        if (rank_of(values + e / size * size, size, e % size) < r->group_best)
+            groups[e / size] += values[e];
+    for (size_t e = 0; e < r->experts && r->groups; e++)
+        if (rank_of(groups, r->groups, e / size) >= r->top_groups)
+            values[e] = -INFINITY;
+    memset(row, 0, routing_words(r) * sizeof *row);
+    for (size_t e = 0, j = 0; e < r->experts; e++)
+        if (rank_of(values, r->experts, e) < r->chosen)
+            routing_choose(r, row, j++, e);
+}
+
+static int32_t *words_of(const struct operand *choices, size_t t, int32_t *row)
+{
+    for (size_t i = 0; i < choices->tensor.cols; i++)
+        row[i] = (int32_t)choices->values[t * choices->tensor.cols + i];
+    return row;
+}
+
+static void set_words(struct operand *choices, size_t t, const int32_t *row)
+{
+    for (size_t i = 0; i < choices->tensor.cols; i++)
+        choices->values[t * choices->tensor.cols + i] = row[i];
+}
+
+// Choices that no router need make: every seventh expert from one that differs between tokens; none has 7 for a
+// divisor.
+static void choose_any(struct operand *choices, const struct routing *r)
+{
+    for (size_t t = 0; t < choices->tensor.rows; t++) {
+        int32_t row[ROUTING_EXPERTS_MAX] = {0};
+        bool taken[ROUTING_EXPERTS_MAX] = {false};
+        for (size_t j = 0; j < r->chosen; j++)
+            taken[(5 * t + 7 * j) % r->experts] = true;
+        for (size_t e = 0, j = 0; e < r->experts; e++)
+            if (taken[e])
+                routing_choose(r, row, j++, e);
+        set_words(choices, t, row);
+    }
+}
+
+static double sum_of(const struct routing *r, const double *scores, const int32_t *row)
+{
+    double sum = r->added;
+    for (size_t j = 0; j < r->chosen; j++)
+        sum += scores[routing_choice(r, row, j)];
+    return sum;
+}
+
+// Two experts are alike, and all of the last token's.
+static struct operand *logits_of(struct cases *c, const struct routing *r, size_t n)
+{
+    struct operand *z = case_random_in(c, case_sums(c), n, r->experts, 1.5, "logits");
+    for (size_t t = 0; t < n; t++)
+        z->values[t * r->experts + r->experts - 1] = z->values[t * r->experts + r->experts / 2];
+    for (size_t e = 0; e < r->experts; e++)
+        z->values[(n - 1) * r->experts + e] = 0.25;
+    return z;
+}
+
+void route_forward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < ROUTERS * TOKENS * 2; s++) {
+        const struct routing *r = &routers[s / 2 % ROUTERS];
+        size_t n = tokens[s / 2 / ROUTERS];
+        bool kept = s % 2;
+        if (case_is_too_large(c, (double)(n * r->experts)))
+            continue;
+        struct operand *z = logits_of(c, r, n);
+        struct operand *bias = case_random_in(c, case_sums(c), 1, r->experts, 0.1, "bias");
+        struct operand *choices = case_output_in(c, DTYPE_I32, n, routing_words(r));
+        struct operand *weights = case_output_in(c, case_sums(c), n, r->chosen);
+        bool biased = s / 2 % ROUTERS >= 4;
+        for (size_t i = 0; i < tensor_count(choices->tensor); i++)
+            choices->values[i] = -1;
+        if (kept)
+            choose_any(choices, r);
+        CASE_RUN(c, op_route_forward(c->device, *r, choices->tensor, weights->tensor, z->tensor,
+                                     biased ? bias->tensor : tensor_none(), kept));
+        for (size_t t = 0; t < n; t++) {
+            double scores[ROUTING_EXPERTS_MAX];
+            int32_t row[ROUTING_EXPERTS_MAX];
+            scores_of(r, z->values + t * r->experts, scores);
+            words_of(choices, t, row);
+            if (!kept)
+                choose(r, scores, biased ? bias->values : NULL, row);
+            set_words(choices, t, row);
+            double below = r->normalised ? fmax(sum_of(r, scores, row), r->least) : 1;
+            for (size_t j = 0; j < r->chosen; j++)
+                weights->values[t * r->chosen + j] = r->scale * scores[routing_choice(r, row, j)] / below;
+        }
+        if (!kept)
+            case_check(c, choices, 0, 0, "choices of router %zu, %zu tokens", s / 2 % ROUTERS, n);
+        case_check(c, weights, 0, case_growth(r->experts), "weights of router %zu, %zu tokens", s / 2 % ROUTERS, n);
+        case_end(c);
+    }
+}
+
+void route_backward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < ROUTERS * TOKENS; s++) {
+        const struct routing *r = &routers[s % ROUTERS];
+        size_t n = tokens[s / ROUTERS];
+        if (case_is_too_large(c, (double)(n * r->experts)))
+            continue;
+        struct operand *z = logits_of(c, r, n);
+        struct operand *choices = case_output_in(c, DTYPE_I32, n, routing_words(r));
+        struct operand *grads = case_random_in(c, case_sums(c), n, r->chosen, 1, "grad_weights");
+        choose_any(choices, r);
+        CASE_RUN(c, op_route_backward(c->device, *r, z->tensor, choices->tensor, grads->tensor));
+        for (size_t t = 0; t < n; t++) {
+            double scores[ROUTING_EXPERTS_MAX], slopes[ROUTING_EXPERTS_MAX] = {0}, *at = z->values + t * r->experts;
+            int32_t row[ROUTING_EXPERTS_MAX];
+            const double *g = grads->values + t * r->chosen;
+            scores_of(r, at, scores);
+            words_of(choices, t, row);
+            double sum = sum_of(r, scores, row), below = fmax(sum, r->least);
+            // dL / ds of each chosen score, from w = scale s / below.
+            for (size_t j = 0; j < r->chosen; j++) {
+                double of_sum = 0;
+                for (size_t m = 0; m < r->chosen && sum > r->least; m++)
+                    of_sum += g[m] * scores[routing_choice(r, row, m)] / (below * below);
+                slopes[routing_choice(r, row, j)] = r->scale * (r->normalised ? g[j] / below - of_sum : g[j]);
+            }
+            double mean = 0;
+            for (size_t e = 0; e < r->experts; e++)
+                mean += slopes[e] * scores[e];
+            for (size_t e = 0; e < r->experts; e++)
+                at[e] = r->score == ROUTER_SIGMOID ? slopes[e] * scores[e] * (1 - scores[e])
+                                                   : scores[e] * (slopes[e] - mean);
+        }
+        case_check(c, z, 0, 4 * case_growth(r->experts), "gradient of router %zu, %zu tokens", s % ROUTERS, n);
+        case_end(c);
+    }
+}
+
+// Where slots lie: of random choices; of the first k experts for all tokens, so that the others have none.
+static void permute(const struct routing *r, const struct operand *choices, double *rows, double *slots,
+                    double *starts)
+{
+    size_t next = 0, n = choices->tensor.rows;
+    for (size_t e = 0; e < r->experts; e++) {
+        starts[e] = (double)next;
+        for (size_t t = 0; t < n; t++) {
+            int32_t row[ROUTING_EXPERTS_MAX];
+            words_of(choices, t, row);
+            for (size_t j = 0; j < r->chosen; j++) {
+                if (routing_choice(r, row, j) != e)
+                    continue;
+                rows[t * r->chosen + j] = (double)next;
+                slots[next++] = (double)(t * r->chosen + j);
+            }
+        }
+    }
+    starts[r->experts] = (double)next;
+}
+
+static void choose_first(struct operand *choices, const struct routing *r)
+{
+    int32_t row[ROUTING_EXPERTS_MAX] = {0};
+    for (size_t j = 0; j < r->chosen; j++)
+        routing_choose(r, row, j, j);
+    for (size_t t = 0; t < choices->tensor.rows; t++)
+        set_words(choices, t, row);
+}
+
+void permute_slots_cases(struct cases *c)
+{
+    for (size_t s = 0; s < ROUTERS * TOKENS * 2; s++) {
+        const struct routing *r = &routers[s / 2 % ROUTERS];
+        size_t n = tokens[s / 2 / ROUTERS];
+        if (case_is_too_large(c, (double)(n * r->experts)))
+            continue;
+        struct operand *choices = case_output_in(c, DTYPE_I32, n, routing_words(r));
+        struct operand *rows = case_output_in(c, DTYPE_I32, n, r->chosen);
+        struct operand *slots = case_output_in(c, DTYPE_I32, n * r->chosen, 1);
+        struct operand *starts = case_output_in(c, DTYPE_I32, r->experts + 1, 1);
+        struct operand *outputs[] = {rows, slots, starts};
+        for (size_t i = 0; i < 3; i++)
+            for (size_t j = 0; j < tensor_count(outputs[i]->tensor); j++)
+                outputs[i]->values[j] = -1;
+        if (s % 2)
+            choose_first(choices, r);
+        else
+            choose_any(choices, r);
+        CASE_RUN(c, op_permute_slots(c->device, *r, rows->tensor, slots->tensor, starts->tensor, choices->tensor));
+        permute(r, choices, rows->values, slots->values, starts->values);
+        case_check(c, rows, 0, 0, "rows of %zu tokens, router %zu", n, s / 2 % ROUTERS);
+        case_check(c, slots, 0, 0, "slots of %zu tokens, router %zu", n, s / 2 % ROUTERS);
+        case_check(c, starts, 0, 0, "starts of %zu tokens, router %zu", n, s / 2 % ROUTERS);
+        case_end(c);
+    }
+}
+
+// Tokens, router, width, first row and rows of a block; 0 rows: to the end.
+static const struct block {
+    size_t n, router, width, first, rows;
+} row_blocks[] = {{1, 0, 1, 0, 0},   {5, 2, 7, 0, 0},    {5, 2, 72, 3, 1},   {130, 2, 64, 0, 0},
+                  {60, 5, 33, 7, 0}, {60, 3, 8, 70, 37}, {9, 1, 1030, 5, 20}};
+#define BLOCKS (sizeof row_blocks / sizeof *row_blocks)
+
+static size_t rows_of(const struct block *b)
+{
+    return b->rows ? b->rows : b->n * routers[b->router].chosen - b->first;
+}
+
+// Operands that say where slots lie, as they are given.
+struct places {
+    struct operand *rows, *slots, *starts;
+};
+static struct places places_of(struct cases *c, const struct routing *r, size_t n, bool spread)
+{
+    struct operand *choices = case_output_in(c, DTYPE_I32, n, routing_words(r));
+    struct places p = {case_output_in(c, DTYPE_I32, n, r->chosen), case_output_in(c, DTYPE_I32, n * r->chosen, 1),
+                       case_output_in(c, DTYPE_I32, r->experts + 1, 1)};
+    if (spread)
+        choose_any(choices, r);
+    else
+        choose_first(choices, r);
+    permute(r, choices, p.rows->values, p.slots->values, p.starts->values);
+    return p;
+}
+
+void gather_slots_cases(struct cases *c)
+{
+    for (size_t s = 0; s < BLOCKS; s++) {
+        const struct block *b = &row_blocks[s];
+        const struct routing *r = &routers[b->router];
+        if (case_is_too_large(c, (double)(rows_of(b) * b->width)))
+            continue;
+        struct places p = places_of(c, r, b->n, true);
+        c->offset = s % 3 == 1;
+        struct operand *src = case_random(c, b->n, b->width, 1, "src");
+        struct operand *dst = case_output(c, rows_of(b), b->width);
+        c->offset = 0;
+        CASE_RUN(c, op_gather_slots(c->device, dst->tensor, src->tensor, p.slots->tensor, r->chosen, b->first));
+        for (size_t i = 0; i < tensor_count(dst->tensor); i++) {
+            size_t slot = (size_t)p.slots->values[b->first + i / b->width];
+            dst->values[i] = src->values[slot / r->chosen * b->width + i % b->width];
+        }
+        case_check(c, dst, 0, 0, "rows of block %zu", s);
+        case_end(c);
+    }
+}
+
+void scatter_slots_cases(struct cases *c)
+{
+    for (size_t s = 0; s < 2 * BLOCKS; s++) {
+        const struct block *b = &row_blocks[s / 2];
+        const struct routing *r = &routers[b->router];
+        size_t k = r->chosen;
+        if (case_is_too_large(c, (double)(rows_of(b) * b->width)))
+            continue;
+        struct places p = places_of(c, r, b->n, true);
+        struct operand *weights = case_random_in(c, case_sums(c), b->n, k, 1, "weights");
+        c->offset = s % 3 == 1;
+        struct operand *src = case_random(c, rows_of(b), b->width, 1, "src");
+        struct operand *dst = case_random_in(c, case_sums(c), b->n, b->width, 1, "dst");
+        c->offset = 0;
+        CASE_RUN(c, op_scatter_slots(c->device, dst->tensor, src->tensor, p.rows->tensor,
+                                     s % 2 ? weights->tensor : tensor_none(), b->first));
+        for (size_t slot = 0; slot < b->n * k; slot++) {
+            double at = p.rows->values[slot] - (double)b->first;
+            for (size_t i = 0; i < b->width && at >= 0 && at < (double)rows_of(b); i++) {
+                dst->values[slot / k * b->width + i] +=
+                    (s % 2 ? weights->values[slot] : 1) * src->values[(size_t)at * b->width + i];
+            }
+        }
+        case_check(c, dst, 0, case_growth(k), "sums of block %zu, weighted %zu", s / 2, s % 2);
+        case_end(c);
+    }
+}
+
+// The expert of a permuted row.
+static size_t expert_of(const struct operand *starts, size_t row)
+{
+    size_t e = 0;
+    while ((double)row >= starts->values[e + 1])
+        e++;
+    return e;
+}
+
+enum form { FORM_NT, FORM_NN, FORM_TN, FORMS };
+
+// c of rows: the expert's product; of an expert: the sum over its rows in the block.
+static void product(struct operand *to, const struct operand *a, const struct operand *b,
+                    const struct operand *starts, enum form form, size_t out, size_t in, size_t first, double alpha)
+{
+    for (size_t r = 0; r < a->tensor.rows; r++) {
+        size_t e = expert_of(starts, first + r);
+        for (size_t i = 0; i < out; i++) {
+            for (size_t j = 0; j < in; j++) {
+                size_t matrix = (e * out + i) * in + j;
+                if (form == FORM_NT)
+                    to->values[r * out + i] += a->values[r * in + j] * b->values[matrix];
+                else if (form == FORM_NN)
+                    to->values[r * in + j] += a->values[r * out + i] * b->values[matrix];
+                else
+                    to->values[matrix] += alpha * a->values[r * out + i] * b->values[r * in + j];
+            }
+        }
+    }
+}
+
+void grouped_gemm_cases(struct cases *c)
+{
+    static const size_t shapes[][2] = {{1, 1}, {7, 5}, {72, 40}, {130, 70}};
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t s = 0; s < BLOCKS * FORMS * 2; s++) {
+        const struct block *b = &row_blocks[s / 2 % BLOCKS];
+        const struct routing *r = &routers[b->router];
+        enum form form = (enum form)(s / 2 / BLOCKS);
+        size_t out = shapes[(s + s / 8) % 4][0], in = shapes[(s + s / 8) % 4][1], rows = rows_of(b);
+        if (case_is_too_large(c, (double)(r->experts * out * in)))
+            continue;
+        enum dtype sums = dtypes[s % kinds];
+        bool reverse = s % 5 == 3;
+        double alpha = form == FORM_TN && s % 3 ? 0.5 : 1;
+        struct places p = places_of(c, r, b->n, s % 2);
+        c->offset = s % 3 == 1;
+        struct operand *a = case_random(c, rows, form == FORM_NT ? in : out, 1, "a");
+        struct operand *with =
+            form == FORM_TN ? case_random(c, rows, in, 1, "b") : case_random(c, r->experts * out, in, 1, "b");
+        struct operand *to = form == FORM_TN ? case_random_in(c, sums, r->experts * out, in, 1, "c")
+                                             : case_output(c, rows, form == FORM_NT ? out : in);
+        c->offset = 0;
+        c->device->reverse_sums = reverse;
+        CASE_RUN(c, op_grouped_gemm(c->device, (struct expert_rows){p.starts->tensor, b->n * r->chosen, b->first},
+                                    to->tensor, a->tensor, form == FORM_TN ? TRANSPOSE : NO_TRANSPOSE, with->tensor,
+                                    form == FORM_NT ? TRANSPOSE : NO_TRANSPOSE, alpha));
+        c->device->reverse_sums = 0;
+        for (size_t i = 0; i < tensor_count(to->tensor) && form != FORM_TN; i++)
+            to->values[i] = 0;
+        product(to, a, with, p.starts, form, out, in, b->first, alpha);
+        bool narrow = form != FORM_TN || sums == c->device->ops->dtype;
+        case_check(c, to, narrow * (1.0 + reverse),
+                   case_growth(form == FORM_TN ? rows
+                               : out > in      ? out
+                                               : in),
+                   "form %d of block %zu, [%zu, %zu] an expert", form, s / 2 % BLOCKS, out, in);
+        case_end(c);
+    }
+}
+
+static const size_t act_widths[] = {1, 7, 72, 300};
+
+static double sigma_of(double g, enum activation activation, double *slope)
+{
+    double z = activation == ACTIVATION_SILU ? g : 2 * sqrt(2 / M_PI) * (g + 0.044715 * pow(g, 3));
+    *slope = activation == ACTIVATION_SILU ? 1 : 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * g * g);
+    return 1 / (1 + exp(-z));
+}
+
+void expert_act_forward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < BLOCKS * ACTIVATION_COUNT; s++) {
+        const struct block *b = &row_blocks[s / ACTIVATION_COUNT];
+        enum activation activation = (enum activation)(s % ACTIVATION_COUNT);
+        size_t f = act_widths[s % 4], rows = rows_of(b);
+        if (case_is_too_large(c, (double)(rows * f)))
+            continue;
+        c->offset = s % 3 == 1;
+        struct operand *gate_up = case_random(c, rows, 2 * f, 2, "gate_up"), *y = case_output(c, rows, f);
+        c->offset = 0;
+        CASE_RUN(c, op_expert_act_forward(c->device, y->tensor, gate_up->tensor, activation));
+        for (size_t i = 0; i < rows * f; i++) {
+            const double *row = gate_up->values + i / f * 2 * f;
+            double slope, g = row[i % f];
+            y->values[i] = g * sigma_of(g, activation, &slope) * row[f + i % f];
+        }
+        case_check(c, y, 1, 16, "y, activation %d", activation);
+        case_end(c);
+    }
+}
+
+void expert_act_backward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < BLOCKS * ACTIVATION_COUNT; s++) {
+        const struct block *b = &row_blocks[s / ACTIVATION_COUNT];
+        const struct routing *r = &routers[b->router];
+        enum activation activation = (enum activation)(s % ACTIVATION_COUNT);
+        size_t f = act_widths[s % 4], rows = rows_of(b);
+        if (case_is_too_large(c, (double)(rows * f)))
+            continue;
+        struct places p = places_of(c, r, b->n, true);
+        struct operand *weights = case_random_in(c, case_sums(c), b->n, r->chosen, 1, "weights");
+        struct operand *grads = case_random_in(c, case_sums(c), b->n, r->chosen, 1, "grad_weights");
+        c->offset = s % 3 == 1;
+        struct operand *gate_up = case_random(c, rows, 2 * f, 2, "gate_up");
+        struct operand *grad = case_random(c, rows, f, 1, "grad");
+        c->offset = 0;
+        CASE_RUN(c, op_expert_act_backward(c->device, gate_up->tensor, grad->tensor, grads->tensor, weights->tensor,
+                                           p.slots->tensor, b->first, activation));
+        for (size_t row = 0; row < rows; row++) {
+            size_t slot = (size_t)p.slots->values[b->first + row];
+            double weight = weights->values[slot], dot = 0;
+            for (size_t i = 0; i < f; i++) {
+                double *g = gate_up->values + row * 2 * f + i, *u = g + f, *v = grad->values + row * f + i, slope;
+                double sigma = sigma_of(*g, activation, &slope), act = *g * sigma, y = act * *u, of_y = weight * *v;
+                dot += *v * y;
+                *v = weight * y;
+                *g = of_y * *u * sigma * (1 + act * slope / sigma * (1 - sigma));
+                *u = of_y * act;
+            }
+            grads->values[slot] = dot;
+        }
+        case_check(c, gate_up, 1, 32, "gradients of gate and up, activation %d", activation);
+        case_check(c, grad, 1, 32, "weighted y, activation %d", activation);
+        case_check(c, grads, 0, case_growth(f), "gradients of weights, activation %d", activation);
+        case_end(c);
+    }
+}
