@@ -147,7 +147,7 @@ COMPOSITES = {  # models of images or sound, of which the language model is read
 }
 FOLDERS["phi3, longrope"] = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.5,
                              "original_max_position_embeddings": 64, "max_position_embeddings": 256, "rope_scaling": {
-                                 "type": "su", "short_factor": [1.0, 1.2, 1.5], "long_factor": [2.0, 3.5, 4.0]}}
+                                 "type": "longrope", "short_factor": [1.0, 1.2, 1.5], "long_factor": [2.0, 3.5, 4.0]}}
 FOLDERS["ministral3"] = {"model_type": "ministral3", "architectures": ["Ministral3ForCausalLM"], "head_dim": 16,
                          "sliding_window": 40, "rope_parameters": {**YARN, "rope_theta": 1e3, "mscale": 1.0, "mscale_all_dim": 1.0,
                                                                    "llama_4_scaling_beta": 0.3, "original_max_position_embeddings": 16}}
