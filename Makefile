@@ -263,7 +263,7 @@ mutants: ## put small mistakes into a copy of the code, one at a time: which do 
 
 # From another folder than this one, as users do.
 PYTHON   ?= python3
-PYTORCH  := $(addprefix run/tools/,check_against_pytorch check_training_against_pytorch check_adapters_against_peft check_tokens_against_trl)
+PYTORCH  := $(addprefix run/tools/,check_against_pytorch check_training_against_pytorch check_adapters_against_peft check_tokens_against_trl check_sizes_against_transformers)
 test-pytorch: all ## gradients and training runs in f64 against PyTorch, transformers, peft and TRL, as far as PYTHON=python3 has them
 	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then $(MAKE) --no-print-directory --output-sync=target $(PARALLEL) $(PYTORCH); \
 	else $(SUITE) pytorch --left-out "$(PYTHON) has no torch, numpy and safetensors"; fi

@@ -101,8 +101,8 @@ static inline void golden_answered(struct golden *golden, struct golden_entry *e
         return;
     }
     if (!entry->answer || strcmp(entry->answer, answer) != 0)
-        fail_msg("%s: %s\nexpected\n%sfound\n%s(`make golden` writes the answers anew)", golden->path, entry->input,
-                 entry->answer ? entry->answer : "no such input\n", answer);
+        fail_msg("%s: %.300s\nexpected\n%sfound\n%s(`make golden` writes the answers anew)", golden->path,
+                 entry->input, entry->answer ? entry->answer : "no such input\n", answer);
     free(answer);
 }
 
