@@ -83,7 +83,7 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         "{'model': 'tiny', 'context': 280, 'device': 'plan', 'method': 'streambp', 'parallel': {'sequence': 70}}",
         "{'model': 'tiny', 'context': 280, 'device': 'plan', 'batch': 2, 'method': 'full', 'parallel': {'data': 2, "
         "'sequence': 70, 'exchange': 'ring'}}",
-        // Of states and latents each rank reads as far as its later piece.
+        // Each rank reads states and latents as far as its later piece.
         "{'model': 'qwen3.5-9b', 'context': 264, 'device': 'plan', 'method': 'full', 'parallel': {'sequence': 66}}",
         "{'model': {'layers': 2, 'width': 24, 'heads': 4, 'head_dim': 10, 'value_dim': 7, 'rotary': 4, 'kv_rank': "
         "15, "

@@ -299,7 +299,7 @@ static bool read_no_rope_layers(struct json_field field, size_t layers, bool wit
     return true;
 }
 
-// Of struct local_layers.
+// Keys of struct local_layers.
 static const char *const local_keys[] = {"local_rope_theta", "local_kv_heads", "local_head_dim"};
 #define LOCAL_KEYS (sizeof local_keys / sizeof *local_keys)
 

@@ -1,7 +1,7 @@
 #include "kernels/attention/kv_ranks.h"
 #include "kernels/attention/all_to_all.h"
 
-// What a layer's cells read: the rank's own; the carry of all tokens, or its heads of that.
+// The carry that a layer's cells read: the rank's own; that of all tokens, or its heads of that.
 enum brought { BROUGHT_OWN, BROUGHT_ALL, BROUGHT_HEADS };
 static enum brought brought_by(const struct model *model, const struct batch *batch, size_t layer)
 {

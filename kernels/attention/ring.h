@@ -5,8 +5,7 @@
 #include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
-// What a rank does at a stop with the block of the rank of these pieces; backward, it adds to the block's
-// gradients.
+// A rank's work at a stop, with the block of the rank of these pieces; backward, it adds to the block's gradients.
 typedef void ring_stop(void *of, const struct pieces *pieces, struct carry block);
 typedef void ring_stop_backward(void *of, const struct pieces *pieces, struct carry block, struct carry grad_block);
 // Passes the ranks' carries, and behind them their gradients, which are added to those of the rank's own, grad_own.

@@ -162,7 +162,7 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
     tensor_free(device, &normed);
 }
 
-// What the MLP reads.
+// The MLP's input.
 static struct tensor mlp_input(const struct model *model, const struct activations *a)
 {
     return model->config.parallel ? a->x : a->x_mid;

@@ -16,7 +16,7 @@ struct cell_key {
     size_t start, count, further_start, further_count;
     uint64_t documents;
     size_t segment_start, segment_count, segment_dtype, scaled;
-    // Of states where not all chunks are drawn: rows of the gap that the chunk is in or that is to its right,
+    // For states, if not all chunks are drawn: rows of the gap that the chunk is in or that is to its right,
     // whether the gap begins before the chunk or with it, how gradients pass (1 + enum state_passage), and whether
     // the state moves on.
     size_t gap, gap_before, gap_begins, passage, moves_on;

@@ -527,7 +527,7 @@ static struct own_pieces own_pieces_open(struct cell_at at)
     return own;
 }
 
-// What the rule reads. makes: the convolution, even if it is kept.
+// Makes the rule's input. makes: the convolution, even if it is kept.
 static void own_pieces_read(struct cell_at at, struct own_pieces *own, const struct kept *kept, bool makes)
 {
     struct device *device = at.model->device;
@@ -793,7 +793,7 @@ static void pass_gap(struct cell_at at, const struct carry_gap *gap, size_t chun
     }
 }
 
-// What of the gradients from the right passes the chunk to the left as it is, whatever the factor.
+// The gradients from the right that pass the chunk to the left as they are, whatever the factor.
 static struct state passing_of(struct cell_at at, enum state_passage passage, struct state grad, struct tensor conv,
                                struct tensor decay, struct tensor beta)
 {

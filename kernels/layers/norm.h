@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/model/model.h"
 
-// What norm_forward leaves of each row for norm_backward: [rows, 1], or of LayerNorm [rows, 2].
+// Statistics of each row, from norm_forward for norm_backward: [rows, 1], or of LayerNorm [rows, 2].
 struct tensor norm_statistics(struct model *model, size_t rows);
 // As op_rmsnorm_forward and op_rmsnorm_backward. gain NULL: none.
 void norm_forward(struct model *model, const struct parameter *gain, struct tensor y, struct tensor rstd,

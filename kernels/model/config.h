@@ -121,8 +121,8 @@ bool config_check_scores(const struct config *config, const struct layer_kind *k
 bool config_has_kind(const struct config *config, size_t kind);
 // The longest window of the layers that have one; 0: none has.
 size_t config_max_window(const struct config *config);
-// What layers with a window have of their own; 0: the others'. RoPE with a theta of its own has no scaling and is
-// not proportional; heads of another length have scores of the same scale.
+// Numbers that layers with a window have of their own; 0: the others'. RoPE with a theta of its own has no scaling
+// and is not proportional; heads of another length have scores of the same scale.
 struct local_layers {
     double rope_theta;
     size_t kv_heads, head_dim;

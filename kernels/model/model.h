@@ -59,7 +59,7 @@ struct projection {
 };
 
 struct block {
-    // Of its input, in parallel layers both blocks', and of its output before that is added; NULL: none
+    // Norms of its input, in parallel layers both blocks', and of its output before that is added; NULL: none
     struct parameter *norm, *out_norm;
     struct projection parameters[BLOCK_PARAMETERS]; // by its kind's table: weight NULL: absent; of a gain it alone
     const struct projection *out;                   // the last of these

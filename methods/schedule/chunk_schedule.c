@@ -29,7 +29,7 @@ struct state {
     struct tensor *x;
     struct kv_store kv; // of one segment at a time: carries of all tokens, gradients of the drawn ones
     struct carry_segment *key_segments; // [drawn.count]
-    // Where states are kept in a segment's two passes, and in a forward alone, which no gradient follows.
+    // Places of kept states in a segment's two passes, and in a forward alone, which no gradient follows.
     struct carry_draw draw, draw_forward;
     struct tensor inputs; // [sampled B, d], the drawn chunks' inputs from the rank below
     // Between ranks: inputs of chunks, of which the first `coming` (and `coming_drawn` drawn ones) are requested;

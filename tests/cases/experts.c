@@ -175,7 +175,7 @@ void route_backward_cases(struct cases *c)
     }
 }
 
-// Where slots lie: of random choices; of the first k experts for all tokens, so that the others have none.
+// Slots' places by random choices, and by the first k experts for all tokens, so that the others have none.
 static void permute(const struct routing *r, const struct operand *choices, double *rows, double *slots,
                     double *starts)
 {

@@ -170,7 +170,7 @@ void rmsnorm_backward_cases(struct cases *c)
             const struct variant *two[] = {&norms[s % 2], &norms[2 + (s + (size_t)variant) % 4]};
             c->offset = variant == IN_GRAD_Y;
             for (size_t v = 0; v < 2 && !case_is_too_large(c, (double)(n * d)); v++)
-                // What has no gain has no gradient but that of x; one number is its row's mean.
+                // A norm without a gain has no gradient but that of x; one number is its row's mean.
                 if (two[v]->gain ? !vanishes || (variant != ACCUMULATED && !two[v]->shape.centred)
                                  : !vanishes && variant != ABSENT)
                     check_rmsnorm_backward(c, n, d, variant, two[v], dtypes[variant == IN_X ? kinds - 1 : 0]);

@@ -386,7 +386,7 @@ static const stored *values_of(const struct rule *r, const struct block *b, size
 
 // ---- forward
 
-// What a forward pass computes: the states behind each block.
+// A forward pass, which computes the states behind each block.
 struct pass {
     size_t value_dim; // of the states
     bool values;      // V is not 0
