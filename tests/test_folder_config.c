@@ -327,6 +327,8 @@ static void text_configs_are_read(void **state)
         scratch, TEXT("qwen3_vl") ", \"rope_scaling\": {\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "
                                   "\"rope_type\": \"default\"}, \"head_dim\": 8}}");
     assert_true(c.qk_norm && c.kinds[0].rope_theta == 5e5 && c.kinds[0].head_dim == 8 && !c.tied);
+    c = config_of(scratch, TEXT("minicpmv4_6") ", \"tie_word_embeddings\": true}}");
+    assert_true(config_kind(&c, 0)->mixer == MIXER_DELTA && !c.tied);
     // As they were written before text_config.
     c = config_of(
         scratch,

@@ -89,6 +89,7 @@ static void names_are_read_whatever_lies_around_them(void **state)
                                           {"model.visual.norm.weight", DTYPE_F32, 1, {8}, zeros},
                                           {"model.multi_modal_projector.linear_1.bias", DTYPE_F32, 1, {8}, zeros},
                                           {"image_newline", DTYPE_F32, 1, {8}, zeros},
+                                          {"model.merger.mlp.0.linear_1.bias", DTYPE_F32, 1, {8}, zeros},
                                           {0}};
     struct bench bench;
     bench_open(&bench, *state, small, (struct lora){0}, DTYPE_F64);

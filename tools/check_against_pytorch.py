@@ -144,6 +144,9 @@ COMPOSITES = {  # models of images or sound, of which the language model is read
     "qwen3_vl": ({"head_dim": 16, "rope_parameters": {**M_ROPE, "mrope_section": [4, 2, 2]}},
                  {"vision_config": {**QWEN_TOWER, "deepstack_visual_indexes": [0], "num_position_embeddings": 16},
                   "tie_word_embeddings": True}),
+    "minicpmv4_6": ({key: value for key, value in FOLDERS["qwen3_5"].items() if key != "architectures"},
+                    {"vision_config": {**CLIP, "insert_layer_id": 0}, "insert_layer_id": 0, "image_size": 16,
+                     "tie_word_embeddings": True}),
 }
 FOLDERS["phi3, longrope"] = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.5,
                              "original_max_position_embeddings": 64, "max_position_embeddings": 256, "rope_scaling": {
@@ -710,7 +713,7 @@ def make_composite(folder, model_type, seed):
     model = (transformers.Qwen2AudioForConditionalGeneration(config) if model_type == "qwen2_audio" else
              transformers.AutoModelForImageTextToText.from_config(config)).double()
     for name, p in model.named_parameters():
-        p.data.normal_(1.0 if "norm" in name and model_type != "gemma3" else 0.0, 0.1)
+        p.data.normal_(1.0 if "norm" in name and model_type not in ("gemma3", "minicpmv4_6") else 0.0, 0.1)
     for name, b in model.named_buffers():
         if name.endswith("layer_scalar"):
             b.normal_(1.0, 0.1)

@@ -210,6 +210,7 @@ const struct composite composites[] = {
     {"qwen2_5_vl", "qwen2_5_vl_text", .fixed = true, .flat = true, .tied_by_text = true},
     {"qwen3_vl", "qwen3_vl_text", .fixed = true},
     {"qwen3_5", "qwen3_5_text", .fixed = true},
+    {"minicpmv4_6", .text_type = "qwen3_5_text"},
     {0},
 };
 

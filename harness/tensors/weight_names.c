@@ -11,9 +11,9 @@ static const char *const around[] = {"module", "_orig_mod", "_fsdp_wrapped_modul
 // Modules that contain a language model.
 static const char *const above[] = {"model", "language_model", "text_model", NULL};
 // Their other parts, which text does not pass through.
-static const char *const aside[] = {
-    "vision_tower",  "vision_model", "visual", "multi_modal_projector", "mm_projector", "audio_tower", "connector",
-    "image_newline", "mtp",          NULL};
+static const char *const aside[] = {"vision_tower", "vision_model", "visual",    "multi_modal_projector",
+                                    "mm_projector", "audio_tower",  "connector", "image_newline",
+                                    "merger",       "mtp",          NULL};
 // Modules of a language model: those within `model`, and the head beside it.
 static const char *const within[] = {"embed_tokens", "layers", "norm", "rotary_emb", NULL};
 static const char *const beside[] = {"lm_head", NULL};
