@@ -350,6 +350,8 @@ static void presets_are_written_and_read(void **state)
     }
 }
 
+#define KIMI "{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 2"
+
 // reason: how the message begins after the path, position included.
 static const struct {
     const char *json, *reason;
@@ -407,6 +409,25 @@ static const struct {
     {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"linear_attn_config\": {\"kda_layers\": [1], "
      "\"full_attn_layers\": [2]}, " SIZES "}",
      "key \"kda_layers\": layers of Kimi Delta Attention"},
+    {KIMI ", \"linear_attn_config\": {\"kda_layers\": \"all\", \"full_attn_layers\": 5}, " SIZES "}",
+     "key \"kda_layers\": expected a list of layers"},
+    {KIMI ", \"linear_attn_config\": {\"kda_layers\": [], \"full_attn_layers\": 5}, " SIZES "}",
+     "key \"full_attn_layers\": expected a list of each layer from 1 to 2"},
+    {KIMI ", \"linear_attn_config\": {\"kda_layers\": [], \"full_attn_layers\": [1]}, " SIZES "}",
+     "key \"full_attn_layers\": expected a list of each layer from 1 to 2"},
+    {KIMI ", \"linear_attn_config\": {\"kda_layers\": [], \"full_attn_layers\": [1, 2.5]}, " SIZES "}",
+     "key \"full_attn_layers\": expected a list of each layer from 1 to 2"},
+    {KIMI ", \"linear_attn_config\": null, \"layer_types\": [\"full_attention\", \"full_attention\"], " SIZES "}",
+     "key \"linear_attn_config\": expected an object"},
+    {DEEPSEEK_V3 ", \"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 2, \"rope_scaling\": {\"type\": \"longrope\", "
+                 "\"factor\": 4, \"mscale_all_dim\": 1, \"short_factor\": [1], \"long_factor\": [2]}}",
+     "key \"mscale_all_dim\": expected 0: it scales scores beside linear, llama3 and yarn alone"},
+    {"{\"model_type\": \"minicpm3\", \"num_key_value_heads\": 4, \"rope_scaling\": {\"rope_type\": "
+     "\"proportional\", "
+     "\"mscale_all_dim\": 1}, " SIZES "}",
+     "key \"mscale_all_dim\": expected 0"},
+    {DEEPSEEK_V3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"mscale_all_dim\": 1e200}}",
+     "key \"mscale_all_dim\": expected a number from 0 to 1000000"},
     {"{\"model_type\": \"deepseek_v3\", " SIZES "}",
      "key \"num_key_value_heads\": expected 4, as num_attention_heads"},
     {DEEPSEEK_V3 ", \"qk_rope_head_dim\": 7}", "head_dim must be even"},
@@ -456,6 +477,12 @@ static const struct {
     {GEMMA4 ", \"rope_theta\": 5}", "key \"rope_theta\": transformers reads rope_parameters alone"},
     {GEMMA4 ", \"per_layer_config\": {\"0\": {\"head_dim\": 8}}}", "expected the same head_dim"},
     {GEMMA4 ", \"per_layer_config\": {\"1\": {}, \"2\": {}}}", "expected layers from 0 to 1 alone"},
+    {GEMMA4 ", \"per_layer_config\": null}", "key \"per_layer_config\": expected an object"},
+    {GEMMA4 ", \"per_layer_config\": {\"1\": null}}", "key \"1\": expected an object"},
+    {GEMMA4 ", \"per_layer_config\": {\"1\": 3}}", "key \"1\": expected an object"},
+    {GEMMA4 ", \"per_layer_config\": {\"1\": {\"head_dim\": null}}}", "key \"head_dim\": expected a whole number"},
+    {GEMMA4 ", \"per_layer_config\": {\"1\": {\"head_dim\": 8, \"intermediate_size\": 48}}}",
+     "key \"intermediate_size\": unknown key"},
     {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": expected silu or gelu_pytorch_tanh"},
     {LLAMA ", \"quantization_config\": {}}", "key \"quantization_config\": quantized weights"},
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},

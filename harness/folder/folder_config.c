@@ -136,11 +136,16 @@ static bool read_proportional(struct json_field object, struct config *c, struct
     return true;
 }
 
+static struct json_field type_of(struct json_field object)
+{
+    struct json_field type = config_key_of(object, "rope_type");
+    return type.value ? type : config_key_of(object, "type");
+}
+
 // One object of RoPE: its base, and how it is scaled.
 static bool read_rope_object(struct rope rope, double *theta, struct config *c, struct status *status)
 {
-    struct json_field object = rope.object, type = config_key_of(object, "rope_type");
-    type = type.value ? type : config_key_of(object, "type");
+    struct json_field object = rope.object, type = type_of(object);
     const char *name = "default", *types = "default, linear, llama3, yarn, longrope or proportional";
     types = rope.local                  ? "default in layers with a window"
             : rope.family->default_rope ? "default or longrope, for which transformers takes su and yarn, too"
@@ -178,15 +183,21 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
     return json_field_expected(type, status, "%s", types);
 }
 
-// Latent attention multiplies scores by a square that follows from mscale_all_dim, of whatever type of scaling.
+// Latent attention multiplies scores by a square that follows from mscale_all_dim and factor, unless the type is
+// default.
 static bool read_score_scale(struct rope rope, struct config *c, struct status *status)
 {
-    double factor = c->kinds[0].rope_scaling.factor, scale = 0;
-    if (rope.family->latent.kv_rank == 0 || factor == 0)
+    const struct rope_scaling *r = &c->kinds[0].rope_scaling;
+    const char *type = json_string_value(type_of(rope.object).value);
+    struct json_field all = config_key_of(rope.object, "mscale_all_dim");
+    double scale = 0;
+    if (rope.family->latent.kv_rank == 0 || !type || strcmp(type, "default") == 0)
         return true;
-    if (!json_field_number(config_key_of(rope.object, "mscale_all_dim"), 0, 1e300, &scale, status))
+    if (!json_field_number(all, 0, 1e6, &scale, status))
         return false;
-    c->kinds[0].query_scale = family_score_scale(factor, scale);
+    if (scale > 0 && (r->longrope || r->factor == 0))
+        return json_field_expected(all, status, "0: it scales scores beside linear, llama3 and yarn alone");
+    c->kinds[0].query_scale = scale > 0 ? family_score_scale(r->factor, scale) : 0;
     return true;
 }
 
@@ -525,24 +536,37 @@ static bool read_experts(struct json_field root, const struct family *family, co
     return true;
 }
 
+static bool check_all_listed(struct json_field list, size_t layers, struct status *status)
+{
+    bool all = json_is_array(list.value) && json_array_size(list.value) == layers;
+    for (size_t l = 0; all && l < layers; l++)
+        all = json_integer_value(json_array_get(list.value, l)) == (json_int_t)l + 1;
+    return all ||
+           json_field_expected(list, status, "a list of each layer from 1 to %zu, num_hidden_layers", layers);
+}
+
 // Which layers of Kimi Linear are of Kimi Delta Attention: none may be.
 static bool read_kda(struct json_field root, const struct family *family, const struct config *c,
                      struct status *status)
 {
     static const struct names names = {2, {"full_attention", "linear_attention"}};
-    struct json_field types = config_key_of(root, "layer_types"), own = config_key_of(root, "linear_attn_config");
-    struct json_field listed = config_key_of(own, "kda_layers");
+    struct json_field types = config_key_of(root, "layer_types"), own = json_field_get(root, "linear_attn_config");
+    struct json_field listed = config_key_of(own, "kda_layers"), full = config_key_of(own, "full_attn_layers");
     if (!family->kda)
         return true;
     if (types.value && (!json_is_array(types.value) || json_array_size(types.value) != c->layers))
         return json_field_expected(types, status, "a list of %zu types, one for each of num_hidden_layers",
                                    c->layers);
+    if (own.value && !json_is_object(own.value))
+        return json_field_expected(own, status, "an object");
+    if (listed.value && !json_is_array(listed.value))
+        return json_field_expected(listed, status, "a list of layers, the lowest of which is 1");
+    if (!types.value && listed.value && full.value && json_array_size(listed.value) == 0)
+        return check_all_listed(full, c->layers, status);
     for (size_t l = 0; l < c->layers; l++) {
         size_t linear = l == 0 || l % 4 > 0;
         if (types.value && !json_field_choice(json_field_at(types, l), &names, "type of layer", &linear, status))
             return false;
-        if (!types.value && listed.value && config_key_of(own, "full_attn_layers").value)
-            linear = json_array_size(listed.value) > 0;
         if (linear) {
             return json_field_fail(types.value    ? json_field_at(types, l)
                                    : listed.value ? listed
@@ -845,10 +869,11 @@ static bool read_cap(struct json_field root, const char *key, double standard, d
 static bool read_global_heads(struct json_field root, struct config *c, struct local_layers *local,
                               struct status *status)
 {
+    static const struct names known = {2, {"head_dim", "num_key_value_heads"}};
     struct layer_kind *kind = &c->kinds[0];
     struct json_field embeddings = json_field_get(root, "hidden_size_per_layer_input"),
                       bidirectional = config_key_of(root, "use_bidirectional_attention"),
-                      by_layer = config_key_of(root, "per_layer_config"),
+                      by_layer = json_field_get(root, "per_layer_config"),
                       dim = json_field_get(root, "global_head_dim"),
                       heads = config_key_of(root, "num_global_key_value_heads");
     const char *seen = json_string_value(bidirectional.value);
@@ -861,11 +886,14 @@ static bool read_global_heads(struct json_field root, struct config *c, struct l
         return false;
     kind->v_norm = true;
     *local = (struct local_layers){.kv_heads = kind->kv_heads, .head_dim = kind->head_dim};
+    if (by_layer.value && json_object_size(by_layer.value) == 0)
+        return json_field_expected(by_layer, status, "an object with one for each layer of full_attention");
     if (by_layer.value) {
-        void *first = json_object_iter(by_layer.value);
-        struct json_field of = json_field_get(by_layer, first ? json_object_iter_key(first) : "");
-        dim = config_key_of(of, "head_dim");
-        heads = config_key_of(of, "num_key_value_heads");
+        struct json_field of = json_field_get(by_layer, json_object_iter_key(json_object_iter(by_layer.value)));
+        if (!json_field_object(of, &known, "per_layer_config", status))
+            return false;
+        dim = json_field_get(of, "head_dim");
+        heads = json_field_get(of, "num_key_value_heads");
     } else {
         kind->head_dim = 512;
     }
