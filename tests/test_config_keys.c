@@ -95,8 +95,8 @@ static json_t *small(const struct family *family, const char *more)
     snprintf(text, sizeof text,
              "{\"model_type\": \"%s\", \"hidden_size\": 32, \"num_hidden_layers\": 6, \"num_attention_heads\": 4, "
              "\"num_key_value_heads\": %d, \"head_dim\": 16, \"intermediate_size\": 48, \"vocab_size\": 64, "
-             "\"max_position_embeddings\": 4096, %s%s%s%s}",
-             family->model_type, latent ? 4 : 2, dense, of_rope,
+             "\"max_position_embeddings\": 4096, %s%s%s%s%s}",
+             family->model_type, latent ? 4 : 2, latent ? "\"qk_rope_head_dim\": 16, " : "", dense, of_rope,
              family->global_heads ? "\"hidden_size_per_layer_input\": 0, " : "", more);
     return parse(text);
 }
@@ -242,9 +242,13 @@ static void expect_refused(const struct scratch *scratch, const struct family *f
 static void expect_as_the_table_says(const struct scratch *scratch, const struct family *family,
                                      const struct config_key *key, const char *name)
 {
-    static const char *const neutral[] = {
-        [NEUTRAL_NULL] = "null", [NEUTRAL_FALSE] = "false", [NEUTRAL_TRUE] = "true",
-        [NEUTRAL_ZERO] = "0",    [NEUTRAL_ONE] = "1.0",     [NEUTRAL_FULL] = "[\"full_attention\"]"};
+    static const char *const neutral[] = {[NEUTRAL_NULL] = "null",
+                                          [NEUTRAL_FALSE] = "false",
+                                          [NEUTRAL_TRUE] = "true",
+                                          [NEUTRAL_ZERO] = "0",
+                                          [NEUTRAL_GIVEN_ZERO] = "0",
+                                          [NEUTRAL_ONE] = "1.0",
+                                          [NEUTRAL_FULL] = "[\"full_attention\"]"};
     static const char *const values[] = {"{\"a\": 1}", "\"text\"", "7", "[3]"};
     if (key->use == KEY_READ) {
         expect_other(scratch, family, name);
@@ -254,7 +258,8 @@ static void expect_as_the_table_says(const struct scratch *scratch, const struct
         expect_refused(scratch, family, name, values[i], key->use == KEY_REFUSED);
     if (key->use == KEY_REFUSED) {
         expect_refused(scratch, family, name, neutral[key->neutral], false);
-        expect_refused(scratch, family, name, "null", key->neutral == NEUTRAL_TRUE);
+        expect_refused(scratch, family, name, "null",
+                       key->neutral == NEUTRAL_TRUE || key->neutral == NEUTRAL_GIVEN_ZERO);
     }
 }
 

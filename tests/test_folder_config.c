@@ -226,7 +226,7 @@ static void latents_are_read(void **state)
     c = config_of(scratch,
                   DEEPSEEK_V3 ", \"q_lora_rank\": null, \"kv_lora_rank\": 24, \"qk_nope_head_dim\": 10, "
                               "\"qk_rope_head_dim\": 6, \"v_head_dim\": 5, \"rope_interleave\": null, "
-                              "\"attention_bias\": true, \"head_dim\": 9, \"rope_scaling\": {\"type\": \"yarn\", "
+                              "\"attention_bias\": true, \"head_dim\": 6, \"rope_scaling\": {\"type\": \"yarn\", "
                               "\"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 0.5}}");
     double gain = 0.1 * log(4) + 1, all = 0.05 * log(4) + 1;
     assert_true(kind->q_rank == 0 && kind->kv_rank == 24 && kind->head_dim == 16 && kind->rotary == 6);
@@ -403,7 +403,12 @@ static const struct {
      "key \"mlp_layer_types[1]\": layer 1 is a mixture of experts"},
     {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"head_dim\": 32, \"qk_rope_head_dim\": "
      "64, " SIZES "}",
-     "key \"head_dim\": expected 64: it is another name of qk_rope_head_dim"},
+     "key \"head_dim\": expected 64, as qk_rope_head_dim is"},
+    {DEEPSEEK_V3 ", \"head_dim\": 192}", "key \"head_dim\": expected 64, as qk_rope_head_dim is, found 192"},
+    {DEEPSEEK_V3 ", \"head_dim\": null}", "key \"head_dim\": expected a whole number"},
+    {"{\"model_type\": \"minicpm3\", \"num_key_value_heads\": 3, \"hidden_size\": 32, \"num_hidden_layers\": 2, "
+     "\"num_attention_heads\": 3, \"intermediate_size\": 48, \"vocab_size\": 64}",
+     "key \"num_attention_heads\": 3 heads do not divide hidden_size 32"},
     {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, " SIZES "}",
      "key \"layer_types\": layers of Kimi Delta Attention (KDA) are not computed"},
     {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"linear_attn_config\": {\"kda_layers\": [1], "
@@ -471,6 +476,14 @@ static const struct {
     {"{\"model_type\": \"cohere\", \"use_qk_norm\": true}", "key \"use_qk_norm\": norms with a gain for each head"},
     {"{\"model_type\": \"gemma4_text\", " SIZES "}",
      "key \"hidden_size_per_layer_input\": missing, which means 256"},
+    {"{\"model_type\": \"gemma4_text\", \"hidden_size_per_layer_input\": null, " SIZES "}",
+     "key \"hidden_size_per_layer_input\": must be 0"},
+    {GEMMA4 ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}",
+     "key \"sliding_attention\": expected an object: transformers has no default"},
+    {GEMMA4 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\"}}}",
+     "key \"full_attention\": expected an object: transformers has no default"},
+    {GEMMA3 ", \"rope_parameters\": 3}", "key \"rope_parameters\": expected an object or null"},
+    {COHERE2 ", \"logit_scale\": null}", "key \"logit_scale\": expected a number"},
     {GEMMA4 ", \"num_kv_shared_layers\": 1}", "key \"num_kv_shared_layers\": layers that share keys and values"},
     {GEMMA4 ", \"enable_moe_block\": true}", "key \"enable_moe_block\": experts are not computed"},
     {GEMMA4 ", \"use_bidirectional_attention\": \"all\"}", "key \"use_bidirectional_attention\": expected null"},

@@ -143,6 +143,10 @@ static void queries_scaled_by_position(void **state)
     assert_true(kind->position_scale.length == 128 && kind->position_scale.beta == 0.3);
     assert_true(kind->rope_theta == 1e4 && kind->rope_scaling.factor == 0);
     expect_same_again(scratch, &c);
+    c = config_of(scratch, MINISTRAL3 ", \"rope_scaling\": {\"rope_type\": \"default\", \"llama_4_scaling_beta\": "
+                                      "0, \"original_max_position_embeddings\": 128}}");
+    assert_true(kind->position_scale.length == 0 && kind->position_scale.beta == 0);
+    expect_same_again(scratch, &c);
     c = config_of(scratch, INTERNLM3 ", \"qkv_bias\": true, \"bias\": true}");
     assert_true(c.qkv_bias && c.o_bias && c.mlp_bias && kind->kv_heads == 2 && kind->head_dim == 128);
 }

@@ -25,7 +25,7 @@ static const char code[] = "names code", drafts[] = "of heads that draft", dropo
 // For each name the first row that includes the family applies.
 const struct config_key config_keys[] = {
     {LATENT, KEY_READ, NAMES("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")},
-    {KEYS_GLM4_MOE_LITE, KEY_READ, NAMES("head_dim")},
+    {KEYS_GLM4_MOE_LITE | KEYS_DEEPSEEK_V3 | KEYS_YOUTU, KEY_READ, NAMES("head_dim")},
     {LATENT, KEY_HARMLESS, NAMES("head_dim", "qk_head_dim"), .why = "follows from the parts of a head"},
     {KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE, KEY_READ, NAMES("rope_interleave")},
     {KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_KIMI_LINEAR, KEY_READ, NAMES("first_k_dense_replace")},
@@ -58,8 +58,8 @@ const struct config_key config_keys[] = {
     {KEYS_GEMMA4, KEY_READ,
      NAMES("hidden_activation", "final_logit_softcapping", "global_head_dim", "num_global_key_value_heads",
            "attention_k_eq_v", "per_layer_config", "use_bidirectional_attention")},
-    {KEYS_GEMMA4, KEY_REFUSED, NAMES("hidden_size_per_layer_input"), .neutral = NEUTRAL_ZERO,
-     .why = "embeddings of each layer are not computed"},
+    {KEYS_GEMMA4, KEY_REFUSED, NAMES("hidden_size_per_layer_input"), .neutral = NEUTRAL_GIVEN_ZERO,
+     .why = "must be 0: embeddings of each layer are not computed"},
     {KEYS_GEMMA4, KEY_REFUSED, NAMES("num_kv_shared_layers"), .neutral = NEUTRAL_ZERO,
      .why = "layers that share keys and values are not supported"},
     {KEYS_GEMMA4, KEY_REFUSED, NAMES("enable_moe_block"), .neutral = NEUTRAL_FALSE,
@@ -229,6 +229,8 @@ static bool is_neutral(const json_t *value, enum key_neutral neutral)
         return json_is_true(value);
     case NEUTRAL_FULL:
         return is_full(value) || json_is_null(value);
+    case NEUTRAL_GIVEN_ZERO:
+        return json_is_integer(value) && json_integer_value(value) == 0;
     case NEUTRAL_ZERO:
     case NEUTRAL_ONE:
         return json_is_null(value) ||

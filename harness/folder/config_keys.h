@@ -40,8 +40,16 @@ enum key_set {
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.
 enum key_use { KEY_READ, KEY_HARMLESS, KEY_REFUSED };
 // Neutral values of a refused key. NEUTRAL_FULL: a list of "full_attention" alone. null is neutral too, except for
-// NEUTRAL_TRUE.
-enum key_neutral { NEUTRAL_NULL, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FULL };
+// NEUTRAL_TRUE and NEUTRAL_GIVEN_ZERO.
+enum key_neutral {
+    NEUTRAL_NULL,
+    NEUTRAL_FALSE,
+    NEUTRAL_TRUE,
+    NEUTRAL_ZERO,
+    NEUTRAL_GIVEN_ZERO,
+    NEUTRAL_ONE,
+    NEUTRAL_FULL
+};
 
 struct config_key {
     unsigned sets; // of enum key_set

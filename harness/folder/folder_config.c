@@ -211,6 +211,8 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
     struct rope local = {config_key_of(parameters, family_layer_types[1]), {0}, family, true};
     const char *name;
     json_t *value;
+    if (parameters.value && !json_is_object(parameters.value))
+        return json_field_expected(parameters, status, "an object or null");
     json_object_foreach(parameters.value, name, value)
     {
         if (strcmp(name, family_layer_types[0]) != 0 && strcmp(name, family_layer_types[1]) != 0) {
@@ -227,6 +229,9 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
     }
     if (scaling.value && parameters.value)
         return json_field_fail(scaling, status, "rope_parameters is there, too: keep one of them");
+    if (family->global_heads && parameters.value && (!full.object.value || !local.object.value))
+        return json_field_expected(full.object.value ? local.object : full.object, status,
+                                   "an object: transformers has no default beside another type of layer");
     full.object = scaling.value ? scaling : full.object;
     if (full.object.value) {
         c->kinds[0].rope = family->rope;
@@ -256,8 +261,12 @@ static bool read_position_scale(struct json_field object, struct layer_kind *kin
     scale->length = kind->rope_scaling.original_context;
     if (scale->length == 0 && !original.value)
         return json_field_expected(original, status, "a number of tokens, which queries are scaled by");
-    return required_number(beta, 1e-300, &scale->beta, status) &&
-           (scale->length > 0 || json_field_count(original, 1, JSON_INTEGER_MAX, "", &scale->length, status));
+    if (!required_number(beta, 0, &scale->beta, status) ||
+        (scale->length == 0 && !json_field_count(original, 1, JSON_INTEGER_MAX, "", &scale->length, status)))
+        return false;
+    if (scale->beta == 0)
+        *scale = (struct position_scale){0};
+    return true;
 }
 
 // By layer, in place of rope_theta.
@@ -474,12 +483,12 @@ static bool read_head_dim(struct json_field root, const struct family *family, s
 }
 
 // The widths of latents and the parts of heads, in place of head_dim, which transformers makes of them;
-// glm4_moe_lite takes it for another name of qk_rope_head_dim.
+// some take it for qk_rope_head_dim.
 static bool read_latent(struct json_field root, const struct family *family, struct config *c,
                         struct status *status)
 {
     const struct latent_sizes *standard = &family->latent;
-    struct json_field q_rank = json_field_get(root, "q_lora_rank"), alias = config_key_of(root, "head_dim");
+    struct json_field q_rank = json_field_get(root, "q_lora_rank"), alias = json_field_get(root, "head_dim");
     struct layer_kind *kind = &c->kinds[0];
     size_t nope = standard->nope, aliased = 0;
     kind->mixer = MIXER_LATENT;
@@ -487,10 +496,13 @@ static bool read_latent(struct json_field root, const struct family *family, str
     kind->kv_rank = standard->kv_rank;
     kind->rotary = standard->rope;
     kind->value_dim = standard->value ? standard->value : c->width / kind->heads;
-    if (family->keys == KEYS_GLM4_MOE_LITE && alias.value &&
+    if (standard->value == 0 && c->width % kind->heads)
+        return json_field_fail(config_key_of(root, "num_attention_heads"), status,
+                               "%zu heads do not divide hidden_size %zu", kind->heads, c->width);
+    if ((family->keys & (KEYS_GLM4_MOE_LITE | KEYS_DEEPSEEK_V3 | KEYS_YOUTU)) &&
         !json_field_count(alias, 1, SIZE_LIMIT, "", &aliased, status))
         return false;
-    kind->rotary = aliased ? aliased : kind->rotary;
+    kind->rotary = aliased && family->keys == KEYS_GLM4_MOE_LITE ? aliased : kind->rotary;
     if ((json_field_given(q_rank) && !json_field_count(q_rank, 1, SIZE_LIMIT, "", &kind->q_rank, status)) ||
         !json_field_count(config_key_of(root, "kv_lora_rank"), 1, SIZE_LIMIT, "", &kind->kv_rank, status) ||
         !json_field_count(config_key_of(root, "qk_nope_head_dim"), 1, SIZE_LIMIT, "", &nope, status) ||
@@ -499,7 +511,7 @@ static bool read_latent(struct json_field root, const struct family *family, str
         return false;
     kind->head_dim = nope + kind->rotary;
     if (aliased && aliased != kind->rotary)
-        return json_field_expected(alias, status, "%zu: it is another name of qk_rope_head_dim", kind->rotary);
+        return json_field_expected(alias, status, "%zu, as qk_rope_head_dim is", kind->rotary);
     return kind->kv_heads == kind->heads ||
            json_field_expected(config_key_of(root, "num_key_value_heads"), status,
                                "%zu, as num_attention_heads: every head has keys and values of its own",
@@ -955,7 +967,7 @@ static bool read_block(struct json_field root, const struct family *family, stru
         c->kinds[0].query_scale = family_query_scale(&c->kinds[0], 1);
     if (family->logits_scale > 0) {
         c->logits_scale = family->logits_scale;
-        if (!json_field_number(config_key_of(root, "logit_scale"), 1e-6, 1e6, &c->logits_scale, status))
+        if (!json_field_number(json_field_get(root, "logit_scale"), 1e-6, 1e6, &c->logits_scale, status))
             return false;
         c->logits_scale = c->logits_scale == 1 ? 0 : c->logits_scale;
     }
