@@ -17,12 +17,18 @@ struct rope {
     bool local; // of layers with a window
 };
 
-static bool read_original(struct rope rope, struct config *c, struct status *status)
+static struct json_field original_of(struct rope rope)
 {
     static const char key[] = "original_max_position_embeddings";
     struct json_field field = json_field_get(rope.root, key);
-    size_t standard = rope.family->original_context; // a key of the root alone has one
-    field = field.value || standard > 0 ? field : config_key_of(rope.object, key);
+    // A key of the root alone has a default.
+    return field.value || rope.family->original_context > 0 ? field : config_key_of(rope.object, key);
+}
+
+static bool read_original(struct rope rope, struct config *c, struct status *status)
+{
+    struct json_field field = original_of(rope);
+    size_t standard = rope.family->original_context;
     c->kinds[0].rope_scaling.original_context = standard > 0 ? standard : c->max_context;
     return json_field_count(field, 1, JSON_INTEGER_MAX, "", &c->kinds[0].rope_scaling.original_context, status);
 }
@@ -96,8 +102,12 @@ static bool read_longrope(struct rope rope, struct config *c, struct status *sta
     if (!json_field_number(config_key_of(rope.object, "factor"), 1e-300, 1e300, &factor, status))
         return false;
     r->attention_factor = rope_longrope_gain(factor, r->original_context);
-    return json_field_number(config_key_of(rope.object, "attention_factor"), 1e-300, 1e300, &r->attention_factor,
-                             status);
+    if (!json_field_number(config_key_of(rope.object, "attention_factor"), 1e-300, 1e300, &r->attention_factor,
+                           status))
+        return false;
+    return isfinite(r->attention_factor) ||
+           json_field_expected(original_of(rope), status,
+                               "a number above 1, by whose logarithm attention_factor is divided");
 }
 
 // The share of a head that turns.
@@ -482,13 +492,23 @@ static bool read_head_dim(struct json_field root, const struct family *family, s
     return json_field_count(head_dim, 1, SIZE_LIMIT, "", &kind->head_dim, status);
 }
 
+// Tells whether attention computes heads of `head_dim`, which follows from the field.
+static bool check_head_dim(struct json_field field, size_t head_dim, struct status *status)
+{
+    return (head_dim % 2 == 0 && head_dim <= 512) ||
+           json_field_expected(field, status,
+                               "a number with which head_dim is even and at most 512, where it is %zu", head_dim);
+}
+
 // The widths of latents and the parts of heads, in place of head_dim, which transformers makes of them;
 // some take it for qk_rope_head_dim.
 static bool read_latent(struct json_field root, const struct family *family, struct config *c,
                         struct status *status)
 {
     const struct latent_sizes *standard = &family->latent;
-    struct json_field q_rank = json_field_get(root, "q_lora_rank"), alias = json_field_get(root, "head_dim");
+    struct json_field q_rank = json_field_get(root, "q_lora_rank"), alias = json_field_get(root, "head_dim"),
+                      nope_field = config_key_of(root, "qk_nope_head_dim"),
+                      rope_field = config_key_of(root, "qk_rope_head_dim");
     struct layer_kind *kind = &c->kinds[0];
     size_t nope = standard->nope, aliased = 0;
     kind->mixer = MIXER_LATENT;
@@ -505,13 +525,17 @@ static bool read_latent(struct json_field root, const struct family *family, str
     kind->rotary = aliased && family->keys == KEYS_GLM4_MOE_LITE ? aliased : kind->rotary;
     if ((json_field_given(q_rank) && !json_field_count(q_rank, 1, SIZE_LIMIT, "", &kind->q_rank, status)) ||
         !json_field_count(config_key_of(root, "kv_lora_rank"), 1, SIZE_LIMIT, "", &kind->kv_rank, status) ||
-        !json_field_count(config_key_of(root, "qk_nope_head_dim"), 1, SIZE_LIMIT, "", &nope, status) ||
-        !json_field_count(config_key_of(root, "qk_rope_head_dim"), 1, SIZE_LIMIT, "", &kind->rotary, status) ||
+        !json_field_count(nope_field, 1, SIZE_LIMIT, "", &nope, status) ||
+        !json_field_count(rope_field, 1, SIZE_LIMIT, "", &kind->rotary, status) ||
         !json_field_count(config_key_of(root, "v_head_dim"), 1, SIZE_LIMIT, "", &kind->value_dim, status))
         return false;
     kind->head_dim = nope + kind->rotary;
     if (aliased && aliased != kind->rotary)
         return json_field_expected(alias, status, "%zu, as qk_rope_head_dim is", kind->rotary);
+    if (kind->rotary % 2)
+        return json_field_expected(rope_field.value ? rope_field : alias, status, "an even number");
+    if (!check_head_dim(nope_field.value ? nope_field : rope_field, kind->head_dim, status))
+        return false;
     return kind->kv_heads == kind->heads ||
            json_field_expected(config_key_of(root, "num_key_value_heads"), status,
                                "%zu, as num_attention_heads: every head has keys and values of its own",
@@ -738,18 +762,21 @@ static bool read_sliding(struct json_field root, const struct family *family, st
 static bool read_biases(struct json_field root, const struct family *family, struct config *c,
                         struct status *status)
 {
+    struct json_field given = {0};
     for (const struct bias_key *key = bias_keys; key->key; key++) {
+        struct json_field field = config_key_of(root, key->key);
         bool bias = family_bias(key, c);
         if (!(key->sets & family->keys))
             continue;
-        if (!json_field_bool(config_key_of(root, key->key), &bias, status))
+        if (!json_field_bool(field, &bias, status))
             return false;
+        given = field.value ? field : given;
         family_set_bias(key, c, bias);
     }
     return family->keys != KEYS_INTERNLM3 || c->qkv_bias == c->mlp_bias ||
-           json_field_fail(config_key_of(root, "mlp_bias"), status,
-                           "transformers takes biases of all projections of an internlm3 or of none: make it and "
-                           "attention_bias (bias and qkv_bias) equal");
+           json_field_fail(given, status,
+                           "transformers takes biases of all projections of an internlm3 or of none: make "
+                           "attention_bias and mlp_bias (qkv_bias and bias) equal");
 }
 
 // no_rope_layers has a 0 for each layer without positions.
@@ -909,9 +936,14 @@ static bool read_global_heads(struct json_field root, struct config *c, struct l
     } else {
         kind->head_dim = 512;
     }
-    return json_field_count(dim, 1, SIZE_LIMIT, "", &kind->head_dim, status) &&
-           ((!kind->k_is_v && !by_layer.value) ||
-            json_field_count(heads, 1, SIZE_LIMIT, "", &kind->kv_heads, status));
+    if (!kind->k_is_v && !by_layer.value)
+        heads.value = NULL;
+    if (!json_field_count(dim, 1, SIZE_LIMIT, "", &kind->head_dim, status) ||
+        (dim.value && !check_head_dim(dim, kind->head_dim, status)) ||
+        !json_field_count(heads, 1, SIZE_LIMIT, "", &kind->kv_heads, status))
+        return false;
+    return !heads.value || kind->heads % kind->kv_heads == 0 ||
+           json_field_expected(heads, status, "a number that divides num_attention_heads %zu", kind->heads);
 }
 
 // Tells whether per_layer_config, which newer transformers writes, says the same of all layers without a window,
