@@ -94,6 +94,8 @@ static const char *effectless(const struct spaco_options *options)
         return "sampler \"fixed\" draws nothing; leave sampler_seed out";
     if (options->compensation != COMPENSATION_CAPPED && options->cap != CAP)
         return "cap requires compensation \"capped\"";
+    if (options->compensation == COMPENSATION_NONE && options->state == STATE_IN_PLACE)
+        return "state \"in-place\" scales by a compensation, and there is none";
     return !sequential && options->minimum > 0 ? "minimum requires sampler or compensation \"sequential\"" : NULL;
 }
 

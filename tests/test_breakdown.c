@@ -73,6 +73,35 @@ static void ask_for_delta(struct device *d)
         tensor_free(d, &t[i]);
 }
 
+// Those of a mixture of two experts, of which each of two tokens takes one.
+static void ask_for_experts(struct device *d)
+{
+    enum { LOGITS, WEIGHTS, X, Y, MATRICES, TENSORS };
+    enum { CHOICES, ROWS, SLOTS, STARTS, INTEGERS };
+    static const size_t shapes[TENSORS][2] = {{2, 2}, {2, 1}, {2, 2}, {2, 1}, {2, 2}};
+    const struct routing routing = {.experts = 2, .chosen = 1, .scale = 1};
+    struct tensor t[TENSORS], i32[INTEGERS];
+    for (size_t i = 0; i < TENSORS; i++) {
+        t[i] = tensor_new(d, shapes[i][0], shapes[i][1], DTYPE_F64, CATEGORY_WORKSPACE);
+        op_zero(d, t[i]);
+    }
+    for (size_t i = 0; i < INTEGERS; i++)
+        i32[i] = tensor_new(d, i == STARTS ? 3 : 2, 1, DTYPE_I32, CATEGORY_WORKSPACE);
+    const struct expert_rows experts = {i32[STARTS], 2, 0};
+    op_route_forward(d, routing, i32[CHOICES], t[WEIGHTS], t[LOGITS], tensor_none(), false);
+    op_permute_slots(d, routing, i32[ROWS], i32[SLOTS], i32[STARTS], i32[CHOICES]);
+    op_gather_slots(d, t[X], t[LOGITS], i32[SLOTS], 1, 0);
+    op_grouped_gemm(d, experts, t[Y], t[X], NO_TRANSPOSE, t[MATRICES], TRANSPOSE, 1);
+    op_expert_act_forward(d, t[Y], t[X], ACTIVATION_SILU);
+    op_scatter_slots(d, t[LOGITS], t[X], i32[ROWS], t[WEIGHTS], 0);
+    op_expert_act_backward(d, t[X], t[Y], t[WEIGHTS], t[WEIGHTS], i32[SLOTS], 0, ACTIVATION_SILU);
+    op_route_backward(d, routing, t[LOGITS], i32[CHOICES], t[WEIGHTS]);
+    for (size_t i = 0; i < TENSORS; i++)
+        tensor_free(d, &t[i]);
+    for (size_t i = 0; i < INTEGERS; i++)
+        tensor_free(d, &i32[i]);
+}
+
 // Every front, once.
 static void ask_for_all(struct device *d)
 {
@@ -97,6 +126,7 @@ static void ask_for_all(struct device *d)
     op_bias_backward(d, vector, t[0]);
     op_rmsnorm_forward(d, t[0], rstd, t[1], vector, (struct norm_shape){.epsilon = 1e-6});
     op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, (struct norm_shape){0}, rstd);
+    op_position_scale(d, t[0], (struct position_scale){1, 1, 1}, 0, 1, (struct documents){0});
     op_rope(d, t[0], one, (struct rope_shape){.head_dim = 2, .gain = 1}, 0, 1, (struct documents){0}, 1);
     op_attention_forward(d, shape, t[0], rstd, t[1], t[2], t[3]);
     op_attention_backward(d, shape, t[6], false, &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);
@@ -128,6 +158,7 @@ static void ask_for_all(struct device *d)
     op_sgd(d, t[0], tensor_none(), t[1], tensor_none(), &(struct sgd_step){.rate = 0.1});
     op_dequantise(d, t[0], QUANTISATION_NF4, tensor_rows(ids, 0, 1), scales);
     ask_for_delta(d);
+    ask_for_experts(d);
     tensor_free(d, &scales);
     tensor_free(d, &ids);
     for (size_t i = 0; i < 9; i++)

@@ -91,7 +91,10 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     char *text;
     struct trial *trial = calloc(1, sizeof *trial);
     assert_non_null(trial);
-    assert_true(asprintf(&text, "{'model': 'tiny', 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
+    assert_true(asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
+                         strcmp(key, "latent_block") == 0 ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
+                                                            "'value_dim': 32, 'kv_rank': 32}"
+                                                          : "'tiny'",
                          beside(parent, key), parent ? parent : key, parent ? "': {" : "",
                          within(parent, key, value), parent ? "'" : "", parent ? key : "", value,
                          parent ? "}" : "") > 0);
@@ -124,6 +127,7 @@ static void expect_taken(const char *parent, const char *key, const char *value,
                           : train                               ? trial_with(parent, "steps", "100", &status)
                           : trains(parent)                      ? trial_with(parent, "weights", "'device'", &status)
                           : strcmp(key, "gemm_algorithms") == 0 ? trial_with(parent, key, "null", &status)
+                          : strcmp(key, "latent_block") == 0    ? trial_with(parent, key, "4096", &status)
                           : *beside(parent, key)                ? trial_with(parent, key, "1", &status)
                                                                 : trial_with(NULL, "seed", "1", &status);
     struct trial *trial = trial_with(parent, key, value, &status);

@@ -710,6 +710,7 @@ static bool takes_low_rank(const struct device *device, size_t cols, size_t rank
 
 const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .elements_max = CUDA_ELEMENTS_MAX,
+                                        .head_max = CUDA_HEAD_MAX,
                                         .attention_forward_run = attention_forward_run,
                                         .attention_backward_workspace = attention_backward_workspace,
                                         .attention_backward_glue = attention_backward_glue,

@@ -13,6 +13,8 @@
 
 // cuBLASLt's and cuDNN's kernels may count a matrix's elements in 32 bits.
 #define CUDA_ELEMENTS_MAX ((size_t)INT32_MAX)
+// The longest head that attention's own kernels hold; cuDNN's have no longer ones.
+#define CUDA_HEAD_MAX 256
 
 // Sizes of cuDNN's blocks of queries and keys in bf16 attention. The logsumexp makes blocks exact, and the
 // workspace does not grow with the context. Queries <= keys.

@@ -282,6 +282,15 @@ static struct key_block block_before(const struct device *device, struct attenti
     return block;
 }
 
+bool attention_holds_heads(struct device *device, size_t longest)
+{
+    size_t max = device->ops->rules->head_max;
+    return max == 0 || longest <= max ||
+           status_set(&device->status, STATUS_UNSUPPORTED,
+                      "attention on device %s holds heads of at most %zu numbers, not %zu", device->ops->name, max,
+                      longest);
+}
+
 // Refuses matrices that cannot be cut: documents refer to key positions, and one head's keys at one position are
 // never split.
 static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
@@ -325,7 +334,7 @@ void op_attention_forward(struct device *device, struct attention_shape shape, s
         return;
     check_attention(shape, q, k, v);
     CHECK(is_output(shape, o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
-    if (!holds_keys(device, shape, k))
+    if (!attention_holds_heads(device, longest_head(shape)) || !holds_keys(device, shape, k))
         return;
     struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
     struct attention_shape part;
@@ -407,7 +416,7 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
         CHECK(segment->grad_k.cols == k.cols && segment->grad_v.cols == v.cols);
         CHECK(!segment->rounding.stochastic || segment->grad_k.dtype == DTYPE_BF16);
     }
-    if (!holds_keys(device, shape, k))
+    if (!attention_holds_heads(device, longest_head(shape)) || !holds_keys(device, shape, k))
         return;
     struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
     struct attention_shape part;

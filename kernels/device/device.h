@@ -318,9 +318,9 @@ struct norm_shape {
 // tensor: y = x * rstd; rstd: [n, 1], or centred [n, 2], with the mean, or no tensor. y may be x.
 typedef void rmsnorm_forward_op(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
                                 struct tensor gain, struct norm_shape shape);
-// u = grad_y * (offset + gain);  g = rstd * (u - x * rstd^2 * mean(u * x)), or centred less rstd * mean(u);  grad_x
-// = g, or += g if accumulate, if it is a tensor. grad_gain += sum over rows of grad_y * x * rstd, if it is one.
-// Without accumulate grad_x may be x or grad_y.
+// c = x, or centred x - mean(x);  u = grad_y * (offset + gain);  g = rstd * (u - c * rstd^2 * mean(u * c)), or
+// centred less rstd * mean(u);  grad_x = g, or += g if accumulate, if it is a tensor. grad_gain += sum over rows of
+// grad_y * c * rstd, if it is one. Without accumulate grad_x may be x or grad_y.
 typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bool accumulate,
                                  struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
                                  struct norm_shape shape, struct tensor rstd);
@@ -614,6 +614,7 @@ struct device_rules {
     // Maximum elements of a tensor for gemm and attention: the fronts cut longer ones. 0: no limit. Other
     // operations have none.
     size_t elements_max;
+    size_t head_max; // the longest head that attention takes; 0: any
     // How attention_forward runs; NULL: as one kernel that fills the device.
     struct attention_run (*attention_forward_run)(const struct device *device, struct attention_shape shape);
     // Bytes of attention_backward's workspace.

@@ -25,6 +25,9 @@ void op_download(struct device *device, void *dst, struct tensor t);
 DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION)
 OPERATION(low_rank)
 #undef OPERATION
+// Returns false and a status (unsupported) if heads of so many numbers are longer than the device's attention
+// takes.
+bool attention_holds_heads(struct device *device, size_t longest);
 // FLOPs of delta_rule_forward of a run, with o.
 double delta_forward_flops(const struct delta_shape *shape);
 // Both allocate their workspace in the arena and release it.

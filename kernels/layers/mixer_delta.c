@@ -636,7 +636,7 @@ static void mix_pieces(struct cell_at at, struct kept *kept, struct tensor o)
     own_pieces_close(at, &own, kept);
 }
 
-// y = rmsnorm(o) silu(z), by rows from `row` on; Keeps rstd where KEPT_RSTD is a tensor.
+// y = rmsnorm(o) silu(z), by rows from `row` on; keeps rstd where KEPT_RSTD is a tensor.
 static void gated_norm(struct model *model, size_t layer, const struct kept *kept, size_t row, struct tensor y)
 {
     const struct layer_kind *kind = kind_of(model, layer);

@@ -84,10 +84,10 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
 static bool check(const struct config *c, const struct layer_kind *kind, struct status *status)
 {
     if (kind->window > 0 || kind->sinks || kind->gated || kind->cap > 0 || c->qk_norm || kind->v_norm ||
-        kind->k_is_v || kind->rope == ROPE_PROPORTIONAL)
+        kind->k_is_v || kind->rope == ROPE_PROPORTIONAL || c->unit_offset || c->centred)
         return status_set(status, STATUS_BAD_INPUT,
-                          "latent attention takes no window, sinks, gate, cap, qk_norm, v_norm, k_is_v or "
-                          "proportional RoPE");
+                          "latent attention takes no window, sinks, gate, cap, qk_norm, v_norm, k_is_v, "
+                          "proportional RoPE, unit_offset or centred norms");
     if (kind->kv_heads != kind->heads) {
         return status_set(status, STATUS_BAD_INPUT,
                           "latent attention has keys of every head: kv_heads must be heads, found %zu and %zu",
@@ -339,9 +339,12 @@ static void take_heads(struct attention *a, struct span heads)
     a->kind.heads = a->kind.kv_heads = heads.count;
     a->kv_b = *all;
     a->kv_b_weight = *all->weight;
-    CHECK(rows == all->weight->value.rows || !all->weight->projected);
-    a->kv_b_weight.value = tensor_rows(all->weight->value, row, rows);
-    a->kv_b_weight.grad = tensor_rows(all->weight->grad, row, rows);
+    // A projected gradient may have other rows than the weight; then the rank has all heads.
+    if (rows < all->weight->value.rows) {
+        CHECK(!all->weight->projected);
+        a->kv_b_weight.value = tensor_rows(all->weight->value, row, rows);
+        a->kv_b_weight.grad = tensor_rows(all->weight->grad, row, rows);
+    }
     a->kv_b.weight = &a->kv_b_weight;
     a->kv_b.lora_row += row;
 }
@@ -921,7 +924,7 @@ static void project_backward(struct cell_at at, struct tensor x, struct carry gr
     struct activations a = {0};
     struct projected to = {0};
     if (block_of(model, at.layer)->norm)
-        to.rstd = a.mixer.rstd = statistic(model, x.rows, 1);
+        to.rstd = a.mixer.rstd = norm_statistics(model, x.rows);
     keep_latents(model, at.layer, x.rows, &a.mixer, &to);
     projections_forward(model, at.layer, x, &to);
     projections_backward(

@@ -18,7 +18,7 @@ enum mixer_output { OUTPUT_OWN, OUTPUT_WRITE, OUTPUT_WRITTEN };
 // A cell's kept tensors of one block.
 struct kept {
     struct tensor own[KEPT_OWN]; // by the kind's own numbers; a mixer's outputs come first
-    struct tensor h, rstd;       // [n, d], `all` only, and [n, 1]: the norm of the block's input
+    struct tensor h, rstd;       // [n, d], `all` only, and [n, 1], centred [n, 2]: the norm of the block's input
     struct tensor out, rstd_out; // [n, d], [n, 1]: what the block adds, before its norm; with such a norm only
     // Like the mixer's first output, whose product with the gate's sigmoid the block's last projection then reads;
     // behind that projection's backward the gradient of the gate. No tensor: none.

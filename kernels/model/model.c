@@ -293,9 +293,14 @@ void model_open(struct model *model, const struct config *config, const struct l
     model->device = device;
     if (ranks)
         model->ranks = *ranks;
-    for (size_t k = 0; k < CONFIG_KINDS; k++)
-        if (config_has_kind(config, k) && config->kinds[k].rope_theta > 0)
+    for (size_t k = 0; k < CONFIG_KINDS; k++) {
+        if (!config_has_kind(config, k))
+            continue;
+        const struct layer_kind *kind = &config->kinds[k];
+        attention_holds_heads(device, kind->head_dim > kind->value_dim ? kind->head_dim : kind->value_dim);
+        if (kind->rope_theta > 0)
             set_frequencies(model, k);
+    }
 }
 
 void model_close(struct model *model)

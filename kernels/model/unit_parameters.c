@@ -40,13 +40,14 @@ struct parameters unit_parameters(const struct model *model, size_t unit)
 uint64_t unit_training(const struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    uint64_t training = 0;
-    CHECK(2 * parameters.count <= 64);
+    uint64_t training = 0xcbf29ce484222325; // FNV-1a, over all parameters
+    bool any = false;
     for (size_t i = 0; i < parameters.count; i++) {
         const struct parameter *p = &parameters.items[i];
-        training |= (uint64_t)(p->trains + 2 * p->projected) << 2 * i;
+        training = (training ^ (uint64_t)(p->trains + 2 * p->projected)) * 0x100000001b3;
+        any |= p->trains || p->projected;
     }
-    return training;
+    return any ? training | 1 : 0;
 }
 
 bool is_layer_matrix(const struct model *model, const struct parameter *p)

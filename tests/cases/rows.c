@@ -166,14 +166,17 @@ void rmsnorm_backward_cases(struct cases *c)
     for (size_t s = 0; s < SHAPES; s++) {
         for (int variant = 0; variant < VARIANTS; variant++) {
             size_t n = shapes[s][0], d = shapes[s][1];
-            bool vanishes = d == 1; // the gradient
             const struct variant *two[] = {&norms[s % 2], &norms[2 + (s + (size_t)variant) % 4]};
             c->offset = variant == IN_GRAD_Y;
-            for (size_t v = 0; v < 2 && !case_is_too_large(c, (double)(n * d)); v++)
-                // A norm without a gain has no gradient but that of x; one number is its row's mean.
-                if (two[v]->gain ? !vanishes || (variant != ACCUMULATED && !two[v]->shape.centred)
-                                 : !vanishes && variant != ABSENT)
+            for (size_t v = 0; v < 2 && !case_is_too_large(c, (double)(n * d)); v++) {
+                // A row that has no more numbers than this is normed to 1 and -1: its gradient vanishes. Centred,
+                // one number is its row's mean.
+                size_t least = two[v]->shape.centred ? 2 : 1;
+                bool of_x = d > least && (two[v]->gain || variant != ABSENT);
+                bool of_gain = d >= least && two[v]->gain && variant != ACCUMULATED;
+                if (of_x || of_gain)
                     check_rmsnorm_backward(c, n, d, variant, two[v], dtypes[variant == IN_X ? kinds - 1 : 0]);
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ static void forward(struct model *model, size_t layer, struct tensor x, struct t
     size_t n = x.rows, max = block_rows(model, layer, n);
     bool keeping = how != KEEP_NOTHING, output = y.data || (keeping && block->out_norm);
     if (keeping && block->norm)
-        kept->rstd = statistic(model, n, 1);
+        kept->rstd = norm_statistics(model, n);
     if (keeping)
         block_keep_output(model, block, kept, n);
     if (how == KEEP_ALL && block->norm)

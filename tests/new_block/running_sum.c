@@ -58,7 +58,7 @@ static void keep_activations(struct cell_at at, struct tensor x, struct activati
     struct kept *kept = &a->mixer;
     bool normed = block_of(at.model, at.layer)->norm;
     if (how != KEEP_NOTHING && normed && !kept->rstd.data) // there may have been room for it alone
-        kept->rstd = statistic(at.model, x.rows, 1);
+        kept->rstd = norm_statistics(at.model, x.rows);
     if (how == KEEP_ALL && normed && !kept->h.data)
         kept->h = activation(at.model, x.rows, x.cols);
     if (a->output == OUTPUT_OWN)

@@ -34,6 +34,7 @@ struct device *simt_device_open(enum dtype dtype)
     static struct device_rules rules;
     rules.workspace_bytes = CUDA_SCRATCH_BYTES;
     rules.attention_backward_workspace = no_workspace;
+    rules.head_max = CUDA_HEAD_MAX;
     rules.delta_backward_workspace = cuda_rules.delta_backward_workspace;
     rules.takes_low_rank = cuda_rules.takes_low_rank;
     static struct device_ops tables[DTYPE_COUNT];

@@ -1,9 +1,8 @@
 // RMSNorm (Zhang & Sennrich 2019), LayerNorm without a bias, and biases. With c = x - mean(x) of LayerNorm, c = x
 // else:
 //   forward:  rstd = 1 / sqrt(mean(c^2) + epsilon), y = c * rstd * (offset + gain)
-//   backward: u = grad_y * (offset + gain), g = rstd * (u - mean(u) - c * rstd^2 * mean(u * c)), mean(u) of
-//   LayerNorm
-//             alone; grad_x = or += g; grad_gain += sum over rows of grad_y * c * rstd
+//   backward: u = grad_y * (offset + gain), g = rstd * (u - mean(u) - c * rstd^2 * mean(u * c)), of RMSNorm without
+//             mean(u); grad_x = or += g; grad_gain += sum over rows of grad_y * c * rstd
 // Means are summed in f64: memory reads hide the cost, and the reference gradients of every method use this kernel.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"

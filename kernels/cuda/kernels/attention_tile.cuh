@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
+#include "kernels/cuda/workspace.h"
 #include <algorithm>
 #include <type_traits>
 
@@ -73,31 +74,23 @@ template <int DIM> using dim_of = std::integral_constant<int, DIM>;
 template <class Body> bool with_dims(struct attention_shape shape, Body body)
 {
     size_t values = attention_value_dim(shape), longer = std::max(shape.head_dim, values);
-    CHECK(shape.head_dim > 0);
-    if (longer > CUDA_ATTENTION_HEAD_DIM)
-        return false;
+    CHECK(shape.head_dim > 0 && longer <= CUDA_HEAD_MAX);
     if (longer <= 64)
         return body(dim_of<64>{}, dim_of<64>{});
     if (longer <= 128)
         return body(dim_of<128>{}, dim_of<128>{});
     if (longer <= 192 && values <= 128) // latent attention's (DeepSeek-V2, arXiv 2405.04434)
         return body(dim_of<192>{}, dim_of<128>{});
-    return body(dim_of<CUDA_ATTENTION_HEAD_DIM>{}, dim_of<CUDA_ATTENTION_HEAD_DIM>{});
+    return body(dim_of<CUDA_HEAD_MAX>{}, dim_of<CUDA_HEAD_MAX>{});
 }
 
 // Sets a status that says why heads of this length have no tile.
 inline void refuse(struct device *device, struct attention_shape shape, const char *direction)
 {
-    size_t longer = std::max(shape.head_dim, attention_value_dim(shape));
-    if (longer > CUDA_ATTENTION_HEAD_DIM)
-        status_set(&device->status, STATUS_UNSUPPORTED,
-                   "attention on device cuda holds heads of at most %d numbers, not %zu", CUDA_ATTENTION_HEAD_DIM,
-                   longer);
-    else
-        status_set(&device->status, STATUS_UNSUPPORTED,
-                   "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card "
-                   "has %zu KiB of shared memory; in f32 and bf16 a tile takes half",
-                   direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
+    status_set(&device->status, STATUS_UNSUPPORTED,
+               "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card "
+               "has %zu KiB of shared memory; in f32 and bf16 a tile takes half",
+               direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
 }
 
 // The work of a block: in grid (x, y), tile x over all sequences and head y. Sequences are not z, which is limited

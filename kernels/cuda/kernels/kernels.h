@@ -15,8 +15,6 @@ extern "C" {
 
 // The part of device->workspace that partial sums of one operation may use.
 #define CUDA_SCRATCH_BYTES ((size_t)1 << 20)
-// The longest head that attention's own kernels support.
-#define CUDA_ATTENTION_HEAD_DIM 256
 
 // Functions of a device that launches need; tests/simt replaces both. Its stream (cudaStream_t):
 struct CUstream_st *cuda_stream(const struct device *device);

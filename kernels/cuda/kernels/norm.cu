@@ -1,10 +1,9 @@
 // RMSNorm (Zhang & Sennrich 2019) and LayerNorm without a bias, by row. With c = x - mean(x) of LayerNorm, c = x
 // else:
 //   forward:   rstd = 1 / sqrt(mean(c^2) + epsilon), y = c * rstd * (offset + gain).  y may be x.
-//   backward:  u = grad_y * (offset + gain);  grad_x = or += rstd * (u - mean(u) - c * rstd^2 * mean(u * c)),
-//   mean(u)
-//              of LayerNorm alone;  grad_gain += sum over rows of grad_y * c * rstd.  Without accumulate grad_x may
-//              be x or grad_y.
+//   backward:  u = grad_y * (offset + gain);  grad_x = or += rstd * (u - mean(u) - c * rstd^2 * mean(u * c)), of
+//              RMSNorm without mean(u);  grad_gain += sum over rows of grad_y * c * rstd.  Without accumulate
+//              grad_x may be x or grad_y.
 // A short row is processed by one warp, a long one by a block of eight. Its threads hold it in registers until its
 // sum is known; rows too long for that, and all rows on `unfused` devices, are read again.
 #include "kernels/cuda/kernels/columns.cuh"

@@ -60,6 +60,12 @@ template <class A> __device__ candidate<A> nobody()
     return {A(0), (size_t)-1};
 }
 
+// NaN comes last: values have one order, so that a token takes as many experts as it must, whatever they are.
+template <class A> __device__ A comparable(A value)
+{
+    return value == value ? value : A(-INFINITY);
+}
+
 // The first of values [0, count) behind `last` (nobody: of all), by one thread.
 template <class A> __device__ candidate<A> next_of(const A *values, size_t count, candidate<A> last)
 {
@@ -109,6 +115,7 @@ template <class A> __device__ void choose_groups(const struct routing &r, const 
             last = next_of(values + g * size, size, last);
             sums[g] += last.value;
         }
+        sums[g] = comparable(sums[g]);
     }
     __syncthreads();
     candidate<A> last = nobody<A>();
@@ -130,7 +137,7 @@ __global__ void route(struct routing r, int32_t *choices, A *weights, const A *l
     scores_of(r, logits + blockIdx.x * r.experts, scores);
     if (!kept) {
         for (size_t e = threadIdx.x; e < r.experts; e += THREADS) {
-            values[e] = scores[e] + (bias ? bias[e] : A(0));
+            values[e] = comparable(scores[e] + (bias ? bias[e] : A(0)));
             chosen[e] = false;
         }
         for (size_t i = threadIdx.x; i < words; i += THREADS)
