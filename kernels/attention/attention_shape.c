@@ -22,9 +22,10 @@ struct attention_shape attention_shape_of(const struct config *c, const struct b
 double attention_pairs(const struct batch *batch, const struct layer_kind *kind)
 {
     size_t T = batch->context, max = kind->window && kind->window < T ? kind->window : T, rest = T % max;
+    size_t whole = T / max; // chunks
     double triangle = (double)max * (max + 1) / 2, pairs = triangle + (double)(T - max) * max;
     if (kind->chunked)
-        pairs = (double)(T / max) * triangle + (double)rest * (rest + 1) / 2;
+        pairs = (double)whole * triangle + (double)rest * (rest + 1) / 2;
     for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
         size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
         seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
