@@ -14,11 +14,11 @@ struct state_pieces state_pieces_open(const struct model *model, const struct ba
     size_t ranks = model->ranks.sequence.size, rank = model->ranks.sequence.rank;
     struct state_pieces pieces = {.items = calloc(PIECES * ranks, sizeof *pieces.items),
                                   .own = {SIZE_MAX, SIZE_MAX}};
-    CHECK(pieces.items && ranks > 0);
+    CHECK(pieces.items);
     for (size_t i = 0; i < PIECES * ranks; i++) { // the first ones come first, the second ones in reverse
         size_t of_rank = i < ranks ? i : PIECES * ranks - 1 - i;
         struct pieces of = pieces_of(batch->pieces.context, ranks, of_rank);
-        add_pieces(&pieces, &of, of_rank, i / ranks, of_rank == rank);
+        add_pieces(&pieces, &of, of_rank, i < ranks ? 0 : 1, of_rank == rank);
     }
     return pieces;
 }
