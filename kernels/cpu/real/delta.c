@@ -686,12 +686,13 @@ void NAME(delta_rule_backward)(struct device *device, struct delta_shape shape, 
                                struct tensor workspace)
 {
     struct rule r = rule_of(device, shape, qkv, decay, beta);
-    size_t slots = slot_count(&shape), size = slot_size(&shape), threads = (size_t)omp_get_max_threads();
+    size_t slots = slot_count(&shape), size = slot_size(&shape);
     real *tiles = workspace.data, *kept = tiles + slots * size;
     struct gradients g = {grad_qkv.data, grad_decay.data, grad_beta.data, grad_state.data, grad_base.data,
                           kept,          base.data,       state.data,     grad_o.data};
     forward_all(&r, (struct pass){shape.value_dim, true, NULL, state.data, base.data, kept});
-#pragma omp parallel for schedule(dynamic) num_threads(threads < slots ? threads : slots)
+#pragma omp parallel for schedule(dynamic)                                                                         \
+    num_threads(omp_get_max_threads() < (int)slots ? omp_get_max_threads() : (int)slots)
     for (size_t i = 0; i < shape.run.batch * shape.key_heads; i++)
         backward(&r, i / shape.key_heads, i % shape.key_heads, &g, tiles + (size_t)omp_get_thread_num() * size);
 }

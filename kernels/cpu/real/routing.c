@@ -43,13 +43,13 @@ static real take_greatest(const real *values, size_t count, size_t wanted, bool 
 
 static void choose(const struct routing *r, const real *scores, const real *bias, int32_t *row)
 {
-    real values[ROUTING_EXPERTS_MAX];
+    real values[ROUTING_EXPERTS_MAX] = {0};
     bool marked[ROUTING_EXPERTS_MAX] = {false};
     for (size_t e = 0; e < r->experts; e++)
         values[e] = scores[e] + (bias ? bias[e] : 0);
     size_t group = r->groups ? r->experts / r->groups : r->experts;
     if (r->groups) {
-        real of_group[ROUTING_GROUPS_MAX];
+        real of_group[ROUTING_GROUPS_MAX] = {0};
         bool within[ROUTING_GROUPS_MAX] = {false};
         for (size_t g = 0; g < r->groups; g++) {
             bool best[ROUTING_EXPERTS_MAX] = {false};
