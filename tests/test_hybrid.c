@@ -346,7 +346,8 @@ static void samples_are_unbiased(void **state)
                 char text[96];
                 snprintf(text, sizeof text, "%s state=%s", cases[i].text, passages[j]);
                 double bias = bias_of(&f, &plan, text, sequential);
-                if (!(bias <= 1e-13) != (j == 2))
+                // Mean and reference may each be off by what an exact method may.
+                if (!(bias <= 2 * 1e-13) != (j == 2))
                     fail_msg("%zu %s%s: the mean is off by %.2e", i, text, sequential ? ", sequential" : "", bias);
                 fixture_close(&plan);
                 fixture_close(&f);
