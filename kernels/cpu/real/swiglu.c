@@ -22,36 +22,51 @@ static inline real argument_slope(real g, enum activation activation)
     return activation == ACTIVATION_SILU ? 1 : GELU_LINEAR * (1 + 3 * GELU_CUBIC * g * g);
 }
 
+// n numbers, by one thread.
+__attribute__((always_inline)) static inline void forward_piece(stored *py, const stored *pg, const stored *pu,
+                                                                size_t n, enum activation activation)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        real g = load(pg[i]);
+        py[i] = store(g / (1 + real_exp(-argument(g, activation))) * load(pu[i]));
+    }
+}
+
+// Of weight * y; returns <grad, y>.
+__attribute__((always_inline)) static inline real backward_piece(stored *pg, stored *pu, stored *py, size_t n,
+                                                                 real weight, enum activation activation)
+{
+    real dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (size_t i = 0; i < n; i++) {
+        real g = load(pg[i]), u = load(pu[i]), of_y = load(py[i]), grad = weight * of_y;
+        real sigma = 1 / (1 + real_exp(-argument(g, activation))), act = g * sigma;
+        real slope = g * argument_slope(g, activation);
+        dot += of_y * act * u;
+        pg[i] = store(grad * u * (sigma * (1 + slope * (1 - sigma))));
+        pu[i] = store(grad * act);
+        py[i] = store(weight * act * u);
+    }
+    return dot;
+}
+
 __attribute__((always_inline)) static inline void forward(stored *py, const stored *pg, const stored *pu,
                                                           size_t count, enum activation activation)
 {
 #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
-    for (size_t first = 0; first < count; first += PIECE) {
-        size_t n = count - first < PIECE ? count - first : PIECE;
-#pragma omp simd
-        for (size_t i = first; i < first + n; i++) {
-            real g = load(pg[i]);
-            py[i] = store(g / (1 + real_exp(-argument(g, activation))) * load(pu[i]));
-        }
-    }
+    for (size_t first = 0; first < count; first += PIECE)
+        forward_piece(py + first, pg + first, pu + first, count - first < PIECE ? count - first : PIECE,
+                      activation);
 }
 
 __attribute__((always_inline)) static inline void backward(stored *pg, stored *pu, stored *py, size_t count,
                                                            enum activation activation)
 {
 #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
-    for (size_t first = 0; first < count; first += PIECE) {
-        size_t n = count - first < PIECE ? count - first : PIECE;
-#pragma omp simd
-        for (size_t i = first; i < first + n; i++) {
-            real g = load(pg[i]), u = load(pu[i]), grad = load(py[i]);
-            real sigma = 1 / (1 + real_exp(-argument(g, activation))), act = g * sigma;
-            real slope = g * argument_slope(g, activation);
-            pg[i] = store(grad * u * (sigma * (1 + slope * (1 - sigma))));
-            pu[i] = store(grad * act);
-            py[i] = store(act * u);
-        }
-    }
+    for (size_t first = 0; first < count; first += PIECE)
+        backward_piece(pg + first, pu + first, py + first, count - first < PIECE ? count - first : PIECE, 1,
+                       activation);
 }
 
 void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
@@ -78,13 +93,8 @@ __attribute__((always_inline)) static inline void expert_forward(struct tensor y
     size_t f = y.cols;
 #pragma omp parallel for schedule(static) if (tensor_count(y) > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < y.rows; r++) {
-        const stored *pg = (const stored *)gate_up.data + 2 * r * f, *pu = pg + f;
-        stored *py = (stored *)y.data + r * f;
-#pragma omp simd
-        for (size_t i = 0; i < f; i++) {
-            real g = load(pg[i]);
-            py[i] = store(g / (1 + real_exp(-argument(g, activation))) * load(pu[i]));
-        }
+        const stored *pg = (const stored *)gate_up.data + 2 * r * f;
+        forward_piece((stored *)y.data + r * f, pg, pg + f, f, activation);
     }
 }
 
@@ -97,24 +107,6 @@ void NAME(expert_act_forward)(struct device *device, struct tensor y, struct ten
         expert_forward(y, gate_up, ACTIVATION_GELU_TANH);
 }
 
-// One row; returns <grad, y>.
-__attribute__((always_inline)) static inline real expert_row(stored *pg, stored *pu, stored *pv, size_t f,
-                                                             real weight, enum activation activation)
-{
-    real dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (size_t i = 0; i < f; i++) {
-        real g = load(pg[i]), u = load(pu[i]), v = load(pv[i]), grad = weight * v;
-        real sigma = 1 / (1 + real_exp(-argument(g, activation))), act = g * sigma;
-        real slope = g * argument_slope(g, activation);
-        dot += v * act * u;
-        pg[i] = store(grad * u * (sigma * (1 + slope * (1 - sigma))));
-        pu[i] = store(grad * act);
-        pv[i] = store(weight * act * u);
-    }
-    return dot;
-}
-
 void NAME(expert_act_backward)(struct device *device, struct tensor gate_up, struct tensor grad,
                                struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
                                enum activation activation)
@@ -125,8 +117,8 @@ void NAME(expert_act_backward)(struct device *device, struct tensor gate_up, str
     for (size_t r = 0; r < grad.rows; r++) {
         stored *pg = (stored *)gate_up.data + 2 * r * f, *pv = (stored *)grad.data + r * f;
         real weight = ((const real *)weights.data)[slot[r]];
-        ((real *)grad_weights.data)[slot[r]] = activation == ACTIVATION_SILU
-                                                   ? expert_row(pg, pg + f, pv, f, weight, ACTIVATION_SILU)
-                                                   : expert_row(pg, pg + f, pv, f, weight, ACTIVATION_GELU_TANH);
+        ((real *)grad_weights.data)[slot[r]] =
+            activation == ACTIVATION_SILU ? backward_piece(pg, pg + f, pv, f, weight, ACTIVATION_SILU)
+                                          : backward_piece(pg, pg + f, pv, f, weight, ACTIVATION_GELU_TANH);
     }
 }

@@ -144,10 +144,22 @@ __global__ void __launch_bounds__(THREADS, 1) forward(rule<typename F::T> r, wal
         store_state<F>(own, state, first, key_dim, w.columns);
 }
 
-template <class F> void run(struct device *device, rule<typename F::T> r, walk<typename F::T> w)
+// memory: where the backward's states are kept, or no tensor.
+void run(struct device *device, struct delta_shape shape, struct tensor o, struct tensor state, struct tensor base,
+         size_t columns, bool values, struct tensor qkv, struct tensor decay, struct tensor beta,
+         struct tensor memory)
 {
-    launch(forward<F>, dim3(r.shape.run.batch * r.shape.heads, ceil_div(w.columns, F::WIDTH)), THREADS,
-           shared_size<F>(r.shape.key_dim), device, r, w);
+    with_form(device, qkv.dtype, [&](auto form) {
+        using F = decltype(form);
+        using T = typename F::T;
+        using A = typename F::A;
+        rule<T> r = rule_of<T>(shape, qkv, decay, beta);
+        walk<T> w = {(T *)o.data, (A *)state.data, (A *)base.data, columns, values, {}};
+        if (memory.data)
+            w.kept = workspace_of<A>(memory, shape);
+        launch(forward<F>, dim3(shape.run.batch * shape.heads, ceil_div(columns, F::WIDTH)), THREADS,
+               shared_size<F>(shape.key_dim), device, r, w);
+    });
 }
 
 template <class A> __global__ void identity(A *transition, size_t key_dim, size_t count)
@@ -184,25 +196,13 @@ __global__ void carry(A *whole, const A *transition, size_t key_dim, size_t colu
 void cuda_delta_rule_forward(struct device *device, struct delta_shape shape, struct tensor o, struct tensor state,
                              struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
-    with_form(device, qkv.dtype, [&](auto form) {
-        using F = decltype(form);
-        using T = typename F::T;
-        using A = typename F::A;
-        run<F>(device, rule_of<T>(shape, qkv, decay, beta),
-               {(T *)o.data, (A *)state.data, (A *)base.data, shape.value_dim, true, {}});
-    });
+    run(device, shape, o, state, base, shape.value_dim, true, qkv, decay, beta, tensor_none());
 }
 
 void delta_states_forward(struct device *device, struct delta_shape shape, struct tensor state, struct tensor base,
                           struct tensor qkv, struct tensor decay, struct tensor beta, struct tensor memory)
 {
-    with_form(device, qkv.dtype, [&](auto form) {
-        using F = decltype(form);
-        using T = typename F::T;
-        using A = typename F::A;
-        run<F>(device, rule_of<T>(shape, qkv, decay, beta),
-               {nullptr, (A *)state.data, (A *)base.data, shape.value_dim, true, workspace_of<A>(memory, shape)});
-    });
+    run(device, shape, tensor_none(), state, base, shape.value_dim, true, qkv, decay, beta, memory);
 }
 
 void cuda_delta_identity(struct device *device, struct tensor transition, size_t key_dim)
@@ -220,13 +220,7 @@ void cuda_delta_identity(struct device *device, struct tensor transition, size_t
 void cuda_delta_transition(struct device *device, struct delta_shape shape, struct tensor transition,
                            struct tensor base, struct tensor qkv, struct tensor decay, struct tensor beta)
 {
-    with_form(device, qkv.dtype, [&](auto form) {
-        using F = decltype(form);
-        using T = typename F::T;
-        using A = typename F::A;
-        run<F>(device, rule_of<T>(shape, qkv, decay, beta),
-               {nullptr, (A *)transition.data, (A *)base.data, shape.key_dim, false, {}});
-    });
+    run(device, shape, tensor_none(), transition, base, shape.key_dim, false, qkv, decay, beta, tensor_none());
 }
 
 void cuda_delta_carry(struct device *device, struct tensor state, struct tensor transition, size_t key_dim,

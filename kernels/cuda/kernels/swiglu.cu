@@ -36,6 +36,15 @@ template <int N, class T, class Act> __global__ void forward(T *y, const T *gate
     write(y + i, u, count - i);
 }
 
+// g and u become their gradients, that of y being grad; returns y.
+template <class Act, class A> __device__ A gradients(A &g, A &u, A grad)
+{
+    A sigma = A(1) / (A(1) + exp(-Act::argument(g))), act = g * sigma, product = act * u;
+    g = grad * u * (sigma * (A(1) + g * Act::slope(g) * (A(1) - sigma)));
+    u = grad * act;
+    return product;
+}
+
 template <int N, class T, class Act> __global__ void backward(T *gate, T *up, T *grad_y, size_t count)
 {
     using A = wide_t<T>;
@@ -47,12 +56,8 @@ template <int N, class T, class Act> __global__ void backward(T *gate, T *up, T 
     read(u, up + i, count - i);
     read(y, grad_y + i, count - i);
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-        A sigma = A(1) / (A(1) + exp(-Act::argument(g[j]))), act = g[j] * sigma, product = act * u[j];
-        g[j] = y[j] * u[j] * (sigma * (A(1) + g[j] * Act::slope(g[j]) * (A(1) - sigma)));
-        u[j] = y[j] * act;
-        y[j] = product;
-    }
+    for (int j = 0; j < N; j++)
+        y[j] = gradients<Act>(g[j], u[j], y[j]);
     write(gate + i, g, count - i);
     write(up + i, u, count - i);
     write(grad_y + i, y, count - i);
@@ -69,19 +74,19 @@ template <class T, class Act> __global__ void expert_forward(T *y, const T *gate
 }
 
 template <class T, class Act>
-__global__ void expert_backward(T *gate_up, T *grad, wide_t<T> *grad_weights, const wide_t<T> *weights,
+__global__ void expert_backward(T *gate_up, T *grads, wide_t<T> *grad_weights, const wide_t<T> *weights,
                                 const int32_t *slots, size_t f)
 {
     using A = wide_t<T>;
-    T *gate = gate_up + blockIdx.x * 2 * f, *up = gate + f, *v = grad + blockIdx.x * f;
+    T *gate = gate_up + blockIdx.x * 2 * f, *up = gate + f, *v = grads + blockIdx.x * f;
     A weight = weights[slots[blockIdx.x]], dot = 0;
     for (size_t i = threadIdx.x; i < f; i += THREADS) {
-        A g = widen<A>(gate[i]), u = widen<A>(up[i]), of_v = widen<A>(v[i]), of_y = weight * of_v;
-        A sigma = A(1) / (A(1) + exp(-Act::argument(g))), act = g * sigma;
-        dot += of_v * act * u;
-        narrow(gate[i], of_y * u * (sigma * (A(1) + g * Act::slope(g) * (A(1) - sigma))));
-        narrow(up[i], of_y * act);
-        narrow(v[i], weight * act * u);
+        A g = widen<A>(gate[i]), u = widen<A>(up[i]), grad = widen<A>(v[i]);
+        A y = gradients<Act>(g, u, weight * grad);
+        dot += grad * y;
+        narrow(gate[i], g);
+        narrow(up[i], u);
+        narrow(v[i], weight * y);
     }
     dot = warps_sum<THREADS / 32>(dot);
     if (threadIdx.x == 0)
