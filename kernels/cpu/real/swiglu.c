@@ -33,7 +33,7 @@ __attribute__((always_inline)) static inline void forward_piece(stored *py, cons
     }
 }
 
-// Of weight * y; returns <grad, y>.
+// Gradient of weight * y; returns <grad, y>.
 __attribute__((always_inline)) static inline real backward_piece(stored *pg, stored *pu, stored *py, size_t n,
                                                                  real weight, enum activation activation)
 {
