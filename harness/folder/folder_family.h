@@ -15,7 +15,7 @@ enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL, NO_ROPE_UNWINDOWED }
 
 // Which layers are mixtures of experts. NONE: none. BEHIND: those from first_k_dense_replace on. LISTED: those that
 // mlp_layer_types calls sparse, else as BEHIND.
-enum experts { EXPERTS_NONE, EXPERTS_BEHIND, EXPERTS_LISTED };
+enum family_experts { EXPERTS_NONE, EXPERTS_BEHIND, EXPERTS_LISTED };
 
 struct family {
     const char *model_type, *architecture;
@@ -73,7 +73,7 @@ struct family {
         size_t q_rank, kv_rank, nope, rope, value;
     } latent;
     bool interleaves; // rope_interleave is read, by default true
-    enum experts experts;
+    enum family_experts experts;
     size_t dense_layers; // default of first_k_dense_replace
     bool kda;            // some layers are of Kimi Delta Attention
     bool depth_scaled;   // MiniCPM: scale_emb, scale_depth and dim_model_base

@@ -120,6 +120,11 @@ static void backward(struct model *model, size_t layer, struct tensor x, struct 
     tensor_free(device, &kept->out);
 }
 
+static bool check(const struct config *config, struct status *status)
+{
+    return config_check_size("ffn", config->ffn, CONFIG_SIZE_MAX, status);
+}
+
 static double kept_bytes(const struct model *model, size_t layer)
 {
     (void)layer;
@@ -134,6 +139,7 @@ static size_t width(const struct config *config, size_t layer)
 
 const struct mlp mlp_dense = {
     .kind = {.name = "dense", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
+    .check = check,
     .forward = forward,
     .backward = backward,
     .width = width,

@@ -21,14 +21,15 @@ static bool check_kind(const struct config *c, const struct layer_kind *kind, st
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           kind->heads, kind->kv_heads);
     }
-    return !mixer->check || mixer->check(c, kind, status);
+    const struct mlp *mlp = mlps[kind->mlp];
+    return (!mixer->check || mixer->check(c, kind, status)) && (!mlp->check || mlp->check(c, status));
 }
 
 bool config_check(const struct config *c, struct status *status)
 {
     if (!config_check_size("layers", c->layers, 10000, status) ||
         !config_check_size("width", c->width, CONFIG_SIZE_MAX, status) ||
-        !config_check_size("ffn", c->ffn, CONFIG_SIZE_MAX, status) ||
+        (c->ffn > 0 && !config_check_size("ffn", c->ffn, CONFIG_SIZE_MAX, status)) ||
         !config_check_size("vocab", c->vocab, CONFIG_SIZE_MAX, status))
         return false;
     for (size_t k = 0; k < CONFIG_KINDS; k++)

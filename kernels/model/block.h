@@ -102,6 +102,8 @@ struct mixer {
 // y = x + mlp(x), or y = x + norm(mlp(x)).
 struct mlp {
     struct block_kind kind;
+    // Checks the sizes that this MLP takes: false and a status that names the field. NULL: all.
+    bool (*check)(const struct config *config, struct status *status);
     // y may be x, or no tensor: then only what the backward reads is computed.
     void (*forward)(struct model *model, size_t layer, struct tensor x, struct tensor y, struct kept *kept,
                     enum keep how);

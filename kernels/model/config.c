@@ -395,9 +395,11 @@ static size_t unused_kind(const struct config *c, size_t from)
     return from;
 }
 
-bool config_remove_positions(struct config *c, const bool layers[CONFIG_KIND_LAYERS])
+// Gives these layers kinds of their own, `split`, copied where other layers have the same.
+static bool split_kinds(struct config *c, const bool layers[CONFIG_KIND_LAYERS], bool split[CONFIG_KINDS])
 {
     size_t to[CONFIG_KINDS], last = c->layers < CONFIG_KIND_LAYERS ? c->layers : CONFIG_KIND_LAYERS, next = 0;
+    memset(split, 0, CONFIG_KINDS * sizeof *split);
     for (size_t k = 0; k < CONFIG_KINDS; k++) {
         size_t with = c->layers - last, without = 0; // layers above the last are of kind 0
         with = k > 0 ? 0 : with;
@@ -411,11 +413,63 @@ bool config_remove_positions(struct config *c, const bool layers[CONFIG_KIND_LAY
             c->kinds[to[k]] = c->kinds[k];
         }
         if (without > 0)
-            c->kinds[to[k]].rope = ROPE_NONE;
+            split[to[k]] = true;
     }
     for (size_t l = 0; l < last; l++)
         c->kind_of[l] = (uint8_t)(layers[l] ? to[c->kind_of[l]] : c->kind_of[l]);
     return true;
+}
+
+bool config_remove_positions(struct config *c, const bool layers[CONFIG_KIND_LAYERS])
+{
+    bool split[CONFIG_KINDS], ok = split_kinds(c, layers, split);
+    for (size_t k = 0; ok && k < CONFIG_KINDS; k++)
+        c->kinds[k].rope = split[k] ? ROPE_NONE : c->kinds[k].rope;
+    return ok;
+}
+
+bool config_set_mlp(struct config *c, const bool layers[CONFIG_KIND_LAYERS], size_t mlp)
+{
+    bool split[CONFIG_KINDS], ok = split_kinds(c, layers, split);
+    for (size_t k = 0; ok && k < CONFIG_KINDS; k++)
+        c->kinds[k].mlp = split[k] ? mlp : c->kinds[k].mlp;
+    return ok;
+}
+
+static bool check_groups(const struct routing *r, struct status *status)
+{
+    if (r->groups == 0)
+        return true;
+    if (r->groups > ROUTING_GROUPS_MAX || r->experts % r->groups) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "expert_groups must be at most %d and divide experts, found %zu of %zu",
+                          ROUTING_GROUPS_MAX, r->groups, r->experts);
+    }
+    size_t size = r->experts / r->groups;
+    return config_check_size("top_groups", r->top_groups, r->groups, status) &&
+           config_check_size("group_best", r->group_best, size, status) &&
+           (r->chosen <= r->top_groups * size ||
+            status_set(status, STATUS_BAD_INPUT,
+                       "experts_per_token must be at most the experts of top_groups groups, found %zu of %zu",
+                       r->chosen, r->top_groups * size));
+}
+
+bool config_check_experts(const struct experts *e, struct status *status)
+{
+    const struct routing *r = &e->routing;
+    if (!config_check_size("experts", r->experts, ROUTING_EXPERTS_MAX, status) ||
+        !config_check_size("experts_per_token", r->chosen, r->experts, status) ||
+        !config_check_size("expert_width", e->width, CONFIG_SIZE_MAX, status) || !check_groups(r, status))
+        return false;
+    if (e->shared_width > CONFIG_SIZE_MAX)
+        return config_check_size("shared_expert_width", e->shared_width, CONFIG_SIZE_MAX, status);
+    if (e->shared_gated && e->shared_width == 0)
+        return status_set(status, STATUS_BAD_INPUT, "shared_expert_gated requires a shared_expert_width");
+    return config_check_number("expert_scale", r->scale, true, status) &&
+           config_check_number("added to the sum of chosen scores", r->added, false, status) &&
+           config_check_number("the least sum of chosen scores", r->least, false, status) &&
+           config_check_number("swiglu_alpha", e->alpha, false, status) &&
+           config_check_number("swiglu_limit", e->limit, e->alpha > 0, status);
 }
 
 double rope_yarn_gain(double factor)

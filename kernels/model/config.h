@@ -55,6 +55,21 @@ struct layer_kind {
 };
 // In the order of kernels/layers/block_kinds.c.
 enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT };
+enum { MLP_DENSE, MLP_EXPERTS };
+
+// Mixture of experts, the MLP of layers of MLP_EXPERTS: a router's logits, routing, the sum of the chosen experts,
+// and perhaps an expert that every token takes.
+struct experts {
+    struct routing routing;
+    size_t width;         // of an expert
+    size_t shared_width;  // of the shared expert; 0: there is none
+    bool shared_gated;    // its output is multiplied by the sigmoid of a projection to one number
+    bool router_bias;     // of the logits (gpt-oss)
+    bool correction_bias; // of the choice alone (DeepSeek-V3); it takes no gradient
+    bool bias;            // of the experts' projections (gpt-oss)
+    // gpt-oss: (u + 1) g / (1 + exp(-alpha g)), g at most the limit, u within it. alpha 0: the model's activation.
+    double alpha, limit;
+};
 // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
 #define CONFIG_SIZE_MAX    ((size_t)1 << 24)
 #define LATENT_BLOCK       4096 // keys that latent attention projects at once by default
@@ -70,7 +85,8 @@ extern const char *const activation_names[]; // of enum activation
 
 struct config {
     char name[64];
-    size_t layers, width, ffn, vocab;
+    size_t layers, width, ffn, vocab;      // ffn: of dense MLPs; may be 0 where no layer has one
+    struct experts experts;                // of layers of MLP_EXPERTS
     struct layer_kind kinds[CONFIG_KINDS]; // of a uniform model the first; others need not be set
     uint8_t kind_of[CONFIG_KIND_LAYERS];   // by layer; use config_kind
     double norm_epsilon;
@@ -134,6 +150,10 @@ size_t rope_rotary(const struct layer_kind *kind);
 // Takes the positions from these layers: their kinds get ROPE_NONE, split where other layers have them. False if
 // there are too many kinds then.
 bool config_remove_positions(struct config *config, const bool layers[CONFIG_KIND_LAYERS]);
+// Likewise gives these layers this MLP.
+bool config_set_mlp(struct config *config, const bool layers[CONFIG_KIND_LAYERS], size_t mlp);
+// Checks the numbers of a mixture.
+bool config_check_experts(const struct experts *experts, struct status *status);
 // RoPE's angular frequencies, scaling applied: rope_rotary / 2 values. kind: one of the config's. context: tokens
 // of the longest document, which longrope chooses by.
 void rope_frequencies(const struct config *config, const struct layer_kind *kind, size_t context,
