@@ -63,7 +63,13 @@ double largest(double always, double at_length)
 
 // Rows so long that a thread takes several steps in them.
 const char *const LONG_ROWS = "cross_entropy";
-const char *const DELTA[] = {"delta_rule_forward", "delta_rule_backward", "delta_transition"};
+// Operations with two forms in bf16, of which that of scalar units is not the default, and what asks for it.
+const struct {
+    const char *variable, *operation;
+} SCALAR[] = {{"LONGBP_DELTA", "delta_rule_forward"},
+              {"LONGBP_DELTA", "delta_rule_backward"},
+              {"LONGBP_DELTA", "delta_transition"},
+              {"LONGBP_GROUPED", "grouped_gemm"}};
 const char *const TILED[] = {"attention_forward", "attention_backward"};
 const char *asked; // of the operations this one alone
 
@@ -72,14 +78,14 @@ bool is_asked(const char *operation)
     return !asked || strcmp(operation, asked) == 0;
 }
 
-// In bf16 the delta rule has two forms; scalar units' is not the default.
-void test_scalar_delta(void **)
+void test_scalar_units(void **)
 {
-    setenv("LONGBP_DELTA", "simt", 1);
-    for (const char *operation : DELTA)
-        if (is_asked(operation))
-            check(DTYPE_BF16, operation, largest(1e4, 1e5));
-    unsetenv("LONGBP_DELTA");
+    for (const auto &of : SCALAR) {
+        setenv(of.variable, "simt", 1);
+        if (is_asked(of.operation))
+            check(DTYPE_BF16, of.operation, largest(1e4, 1e5));
+        unsetenv(of.variable);
+    }
 }
 
 void test_operations(void **)
@@ -109,7 +115,7 @@ void test_attention(void **)
 int main(int argc, char **argv)
 {
     asked = argc > 1 ? argv[1] : nullptr;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_scalar_delta),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_scalar_units),
                                        cmocka_unit_test(test_attention)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

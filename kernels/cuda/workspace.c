@@ -685,10 +685,19 @@ static size_t block_rows(const struct device *device, size_t cols)
     return longer ? 2 * rows : rows;
 }
 
+// bf16 multiplies on tensor cores unless the variable says simt.
+static bool takes_tensor_cores(const struct device *device, const char *variable)
+{
+    const char *units = getenv(variable);
+    return device->ops->dtype == DTYPE_BF16 && !(units && strcmp(units, "simt") == 0);
+}
 bool cuda_delta_takes_tensor_cores(const struct device *device)
 {
-    const char *units = getenv("LONGBP_DELTA");
-    return device->ops->dtype == DTYPE_BF16 && !(units && strcmp(units, "simt") == 0);
+    return takes_tensor_cores(device, "LONGBP_DELTA");
+}
+bool cuda_grouped_takes_tensor_cores(const struct device *device)
+{
+    return takes_tensor_cores(device, "LONGBP_GROUPED");
 }
 
 // The delta rule's: as kernels/cuda/kernels/delta_tile.cuh lays it out.

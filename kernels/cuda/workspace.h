@@ -123,9 +123,10 @@ struct cuda_attention_workspace cuda_attention_layout(const struct device *devic
 // Tells whether the device, or the environment through LONGBP_MASKED_ATTENTION=own, runs all masked attention with
 // own kernels, so that both can be measured.
 bool cuda_masks_by_own_kernels(const struct device *device);
-// Tells whether the delta rule multiplies on tensor cores on this device, which bf16 does unless the environment
-// has LONGBP_DELTA=simt, so that both can be measured.
+// Tell whether the delta rule and experts' products multiply on tensor cores on this device, which bf16 does unless
+// the environment has LONGBP_DELTA=simt or LONGBP_GROUPED=simt, so that both can be measured.
 bool cuda_delta_takes_tensor_cores(const struct device *device);
+bool cuda_grouped_takes_tensor_cores(const struct device *device);
 // Tells whether attention's forward uses cuDNN on this device, which requires bf16; else it uses the device's own
 // kernels. Masked attention uses cuDNN from a tile of queries on, except windows of more than two blocks of keys
 // and windows that reach into a prefix. For a single query cuDNN's masks and gradients are unreliable (its release

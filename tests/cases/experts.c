@@ -343,44 +343,77 @@ static void product(struct operand *to, const struct operand *a, const struct op
     }
 }
 
+// Experts, their rows, round and round, a block of those (rows 0: to the end), and an expert's matrix. off:
+// operands that are not aligned.
+static const struct product_shape {
+    size_t experts, counts[5], counted, first, rows, out, in;
+    bool off;
+} products[] = {
+    {1, {1}, 1, 0, 0, 1, 1, false},
+    {4, {5}, 1, 0, 0, 7, 5, true},
+    {8, {2, 0, 1}, 3, 0, 0, 72, 40, true},
+    {8, {2, 0, 1}, 3, 3, 1, 72, 40, false},
+    {16, {0, 9, 3}, 3, 7, 33, 130, 10, false},
+    {128, {4}, 1, 70, 37, 8, 16, false},
+    {300, {1, 0, 3}, 3, 5, 0, 8, 8, false},
+    {4, {65, 0, 17, 64}, 4, 0, 0, 40, 136, false},
+    {1, {129}, 1, 0, 0, 136, 40, false},
+    {3, {0, 257, 0}, 3, 0, 0, 56, 136, false},
+    {5, {127, 0, 128, 1, 129}, 5, 0, 0, 24, 136, false},
+    {5, {127, 0, 128, 1, 129}, 5, 100, 190, 136, 24, false},
+    {16, {70}, 1, 0, 0, 8, 136, false},
+    {1, {2, 0, 1}, 1, 0, 0, 1160, 16, false},
+};
+#define PRODUCTS (sizeof products / sizeof *products)
+
+static struct operand *starts_of(struct cases *c, const struct product_shape *p)
+{
+    struct operand *starts = case_output_in(c, DTYPE_I32, p->experts + 1, 1);
+    starts->values[0] = 0;
+    for (size_t e = 0; e < p->experts; e++)
+        starts->values[e + 1] = starts->values[e] + (double)p->counts[e % p->counted];
+    return starts;
+}
+
+static void grouped_gemm_case(struct cases *c, const struct product_shape *p, enum form form, enum dtype sums,
+                              bool reverse, double alpha)
+{
+    size_t out = p->out, in = p->in;
+    struct operand *starts = starts_of(c, p);
+    size_t all = (size_t)starts->values[p->experts], rows = p->rows ? p->rows : all - p->first;
+    c->offset = p->off;
+    struct operand *a = case_random(c, rows, form == FORM_NT ? in : out, 1, "a");
+    struct operand *b =
+        form == FORM_TN ? case_random(c, rows, in, 1, "b") : case_random(c, p->experts * out, in, 1, "b");
+    struct operand *to = form == FORM_TN ? case_random_in(c, sums, p->experts * out, in, 1, "c")
+                                         : case_output(c, rows, form == FORM_NT ? out : in);
+    c->offset = 0;
+    c->device->reverse_sums = reverse;
+    CASE_RUN(c, op_grouped_gemm(c->device, (struct expert_rows){starts->tensor, all, p->first}, to->tensor,
+                                a->tensor, form == FORM_TN ? TRANSPOSE : NO_TRANSPOSE, b->tensor,
+                                form == FORM_NT ? TRANSPOSE : NO_TRANSPOSE, alpha));
+    c->device->reverse_sums = 0;
+    for (size_t i = 0; i < tensor_count(to->tensor) && form != FORM_TN; i++)
+        to->values[i] = 0;
+    product(to, a, b, starts, form, out, in, p->first, alpha);
+    bool narrow = form != FORM_TN || sums == c->device->ops->dtype;
+    size_t terms = form == FORM_TN ? rows : form == FORM_NT ? in : out;
+    case_check(c, to, narrow * (1.0 + reverse), case_growth(terms), "form %d of rows %zu", form,
+               (size_t)(p - products));
+    case_end(c);
+}
+
 void grouped_gemm_cases(struct cases *c)
 {
-    static const size_t shapes[][2] = {{1, 1}, {7, 5}, {72, 40}, {130, 70}};
     enum dtype dtypes[2];
     size_t kinds = case_accumulators(c, dtypes);
-    for (size_t s = 0; s < BLOCKS * FORMS * 2; s++) {
-        const struct block *b = &row_blocks[s / 2 % BLOCKS];
-        const struct routing *r = &routers[b->router];
-        enum form form = (enum form)(s / 2 / BLOCKS);
-        size_t out = shapes[(s + s / 8) % 4][0], in = shapes[(s + s / 8) % 4][1], rows = rows_of(b);
-        if (case_is_too_large(c, (double)(r->experts * out * in)))
+    for (size_t s = 0; s < PRODUCTS * (FORMS - 1 + kinds); s++) {
+        const struct product_shape *p = &products[s % PRODUCTS];
+        size_t form = s / PRODUCTS < FORM_TN ? s / PRODUCTS : FORM_TN;
+        if (case_is_too_large(c, (double)(p->experts * p->out * p->in)))
             continue;
-        enum dtype sums = dtypes[s % kinds];
-        bool reverse = s % 5 == 3;
-        double alpha = form == FORM_TN && s % 3 ? 0.5 : 1;
-        struct places p = places_of(c, r, b->n, s % 2);
-        c->offset = s % 3 == 1;
-        struct operand *a = case_random(c, rows, form == FORM_NT ? in : out, 1, "a");
-        struct operand *with =
-            form == FORM_TN ? case_random(c, rows, in, 1, "b") : case_random(c, r->experts * out, in, 1, "b");
-        struct operand *to = form == FORM_TN ? case_random_in(c, sums, r->experts * out, in, 1, "c")
-                                             : case_output(c, rows, form == FORM_NT ? out : in);
-        c->offset = 0;
-        c->device->reverse_sums = reverse;
-        CASE_RUN(c, op_grouped_gemm(c->device, (struct expert_rows){p.starts->tensor, b->n * r->chosen, b->first},
-                                    to->tensor, a->tensor, form == FORM_TN ? TRANSPOSE : NO_TRANSPOSE, with->tensor,
-                                    form == FORM_NT ? TRANSPOSE : NO_TRANSPOSE, alpha));
-        c->device->reverse_sums = 0;
-        for (size_t i = 0; i < tensor_count(to->tensor) && form != FORM_TN; i++)
-            to->values[i] = 0;
-        product(to, a, with, p.starts, form, out, in, b->first, alpha);
-        bool narrow = form != FORM_TN || sums == c->device->ops->dtype;
-        case_check(c, to, narrow * (1.0 + reverse),
-                   case_growth(form == FORM_TN ? rows
-                               : out > in      ? out
-                                               : in),
-                   "form %d of block %zu, [%zu, %zu] an expert", form, s / 2 % BLOCKS, out, in);
-        case_end(c);
+        grouped_gemm_case(c, p, (enum form)form, dtypes[s / PRODUCTS - form], s % 5 == 3,
+                          form == FORM_TN && s % 3 ? 0.5 : 1);
     }
 }
 

@@ -49,6 +49,8 @@ uint64_t exchange(uint32_t mask, uint64_t value, unsigned source);
 unsigned ballot(uint32_t mask, bool predicate);
 // Until all threads that live wait here.
 void barrier();
+// Ends the program with a message that names the thread.
+[[noreturn]] void fail(const char *what);
 
 template <class T> T shuffle(uint32_t mask, T value, unsigned source)
 {
@@ -123,6 +125,7 @@ namespace simt
 {
 
 inline uint32_t fragments[MAX_THREADS][6]; // of a warp's factors, for each other
+inline const unsigned char *matrix_rows[MAX_THREADS];
 
 // PTX's mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, by the layout of its fragments.
 inline void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
@@ -154,6 +157,63 @@ inline uint32_t movmatrix(uint32_t x)
     uint32_t upper = shuffle(0xffffffffu, x, 4 * row + column / 2);
     uint32_t lower = shuffle(0xffffffffu, x, 4 * (row + 1) + column / 2);
     return (upper >> 16 * (column % 2) & 0xffff) | (lower >> 16 * (column % 2) & 0xffff) << 16;
+}
+
+// PTX's ldmatrix.sync.aligned.m8n8.x4.shared.b16. The eight rows of a matrix must lie in different banks, or it
+// takes as many times as long.
+template <bool TRANSPOSED> void ldmatrix(uint32_t (&to)[4], const unsigned char *row)
+{
+    unsigned lane = current % WARP, first = current - lane, g = lane / 4, t = lane % 4;
+    matrix_rows[current] = row;
+    __syncwarp();
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned char *const *rows = matrix_rows + first + 8 * i;
+        for (unsigned j = 0; j < 8; j++)
+            if (j != lane % 8 && i == lane / 8 && (uintptr_t)rows[j] % 128 == (uintptr_t)row % 128)
+                fail("ldmatrix reads two rows of a matrix from the same banks");
+        uint16_t pair[2];
+        for (unsigned j = 0; j < 2; j++)
+            memcpy(&pair[j], TRANSPOSED ? rows[2 * t + j] + 2 * g : rows[g] + 2 * (2 * t + j), 2);
+        to[i] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+    __syncwarp();
+}
+
+// A thread's copies by cp.async.cg: what they bring is there behind the wait for their group, NaN before.
+struct copy {
+    unsigned char *to;
+    const void *from; // null: zeros
+    unsigned group;
+};
+struct copies {
+    enum { ROOM = 64 };
+    copy at[ROOM];
+    unsigned begun, ended, group;
+};
+inline copies thread_copies[MAX_THREADS];
+
+inline void copy_async(unsigned char *to, const void *from, bool there)
+{
+    copies &own = thread_copies[current];
+    if (own.begun - own.ended == copies::ROOM || (uintptr_t)to % 16 || (there && (uintptr_t)from % 16))
+        fail("a copy that is not aligned, or more of them than have room here");
+    own.at[own.begun++ % copies::ROOM] = {to, there ? from : nullptr, own.group};
+    memset(to, 0xff, 16);
+}
+inline void copies_commit()
+{
+    thread_copies[current].group++;
+}
+inline void copies_wait(unsigned left)
+{
+    copies &own = thread_copies[current];
+    for (; own.ended != own.begun && own.at[own.ended % copies::ROOM].group + left < own.group; own.ended++) {
+        const copy &c = own.at[own.ended % copies::ROOM];
+        if (c.from)
+            memcpy(c.to, c.from, 16);
+        else
+            memset(c.to, 0, 16);
+    }
 }
 
 } // namespace simt

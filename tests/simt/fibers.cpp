@@ -11,6 +11,12 @@
 namespace simt
 {
 
+[[noreturn]] void fail(const char *what)
+{
+    fprintf(stderr, "simt: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z, current, what);
+    abort();
+}
+
 namespace
 {
 
@@ -61,12 +67,6 @@ __attribute__((always_inline)) inline void swap(void **save, void *load)
                  : "memory", "cc", "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
                    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
                    "xmm12", "xmm13", "xmm14", "xmm15" WIDE_REGISTERS);
-}
-
-[[noreturn]] void fail(const char *what)
-{
-    fprintf(stderr, "simt: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z, current, what);
-    abort();
 }
 
 // The fibers' stacks, for every launch the same.
@@ -234,6 +234,9 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*run)(const void *
                 for (unsigned t = 0; t < threads; t++)
                     fibers[t] = {nullptr, NEW};
                 run_block();
+                for (unsigned t = 0; t < threads; t++)
+                    if (thread_copies[t].begun != thread_copies[t].ended)
+                        fail("a thread ends before its copies");
             }
 }
 

@@ -25,18 +25,6 @@ struct operands {
     size_t rows, group_rows;
 };
 
-// Transposes [8, 8] numbers of 16 bits: lane 4 g + t has [g][2t] and [g][2t + 1].
-__device__ __forceinline__ uint32_t transposed(uint32_t x)
-{
-#ifdef __CUDACC__
-    uint32_t y;
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-    return y;
-#else
-    return simt::movmatrix(x);
-#endif
-}
-
 __device__ __forceinline__ uint32_t pair_of(uint32_t first, uint32_t second)
 {
     return first | second << 16;

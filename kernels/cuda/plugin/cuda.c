@@ -304,14 +304,17 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     snprintf(
         device->description, sizeof device->description,
-        "%.200s, %s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, runtime %d.%d, cuBLASLt "
-        "%zu, cuDNN %zu%s%s",
+        "%.120s, %s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, runtime %d.%d, cuBLASLt "
+        "%zu, cuDNN %zu%s%s%s",
         card->name, device->bus_id, card->multiProcessorCount, card->major, card->minor, driver / 1000,
         driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, gemm_library_version(),
         attention_cudnn_library_version(),
         cuda_masks_by_own_kernels(device) ? ", masked attention by own kernels (LONGBP_MASKED_ATTENTION=own)" : "",
         device->ops->dtype == DTYPE_BF16 && !cuda_delta_takes_tensor_cores(device)
             ? ", the delta rule by scalar units (LONGBP_DELTA=simt)"
+            : "",
+        device->ops->dtype == DTYPE_BF16 && !cuda_grouped_takes_tensor_cores(device)
+            ? ", experts' products by scalar units (LONGBP_GROUPED=simt)"
             : "");
     return true;
 }
