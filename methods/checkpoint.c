@@ -42,7 +42,7 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     kv = carry_gather_take(model, step->batch, l, kv);
     cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
     unit_prefetch(model, next);
-    cell_backward_mlp(model, l, all, &rebuilt, grad);
+    cell_backward_mlp(model, step->batch, l, all, &rebuilt, grad);
     struct carry grad_kv = carry_gradients_new(model, step->batch, l, all.count);
     struct carry_segment keys = carry_segment_of(grad_kv, all);
     cell_backward_mixer(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
@@ -88,7 +88,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attention;
     if (options->offload & OFFLOAD_INPUTS && kept > few)
         kept = few;
-    return kept + cost_layer_carry(model, 0, 0) + cell;
+    return kept + cost_choices(model) + cost_layer_carry(model, 0, 0) + cell;
 }
 
 const struct method method_checkpoint = {

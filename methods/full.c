@@ -58,7 +58,7 @@ static void run(struct step *step)
     for (size_t l = layers; l-- > lowest;) {
         unit_acquire(model, unit_of_layer(l));
         unit_prefetch(model, l > lowest ? unit_of_layer(l - 1) : UNIT_NONE);
-        cell_backward_mlp(model, l, all, &kept[l], grad);
+        cell_backward_mlp(model, step->batch, l, all, &kept[l], grad);
         struct carry seen = carry_gather_take(model, step->batch, l, kv[l]);
         struct carry grad_kv = carry_gradients_new(model, step->batch, l, all.count);
         struct carry_segment keys = carry_segment_of(grad_kv, all);
@@ -83,7 +83,7 @@ static void run(struct step *step)
 static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
-    double bytes = 0;
+    double bytes = cost_choices(model);
     for (size_t l = model->lowest_trained; l < model->config.layers; l++)
         bytes += cost_hidden(model) + cost_carry(model, l, 0) + cost_cell(model, l);
     return bytes;

@@ -1,4 +1,5 @@
 #include "kernels/device/observer.h"
+#include "kernels/layers/choices.h"
 #include "kernels/measure/timer.h"
 #include "methods/method.h"
 #include <string.h>
@@ -68,8 +69,11 @@ void method_step(const struct method *method, struct model *model, const struct 
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
     device_timer_start(device);
     step.loss = objective_sums_new(device, batch);
+    if (!method->no_gradient)
+        choices_open(model, batch->context * batch->batch);
     method->run(&step);
     unit_settle(model);
+    choices_close(model);
     model->micro_batch++;
     report->host_launch_ms = device_timer_host_launch_ms(device);
     report->ms = device_timer_stop_ms(device);

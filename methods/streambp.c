@@ -136,9 +136,10 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     for (size_t c = chunks.count; c-- > 0;) {
         struct span chunk = chunk_span(chunks, c);
         struct activations output = cell_output_part(model, l, &row, chunk, B);
-        cell_output_forward(model, l, chunk, chunk_rows(x, chunk, B), &output, options->keep);
+        cell_output_forward(model, step->batch, l, chunk, chunk_rows(x, chunk, B), &output, options->keep);
         unit_prefetch(model, next);
-        cell_output_backward(model, l, chunk, &output, chunk_rows(grad_o, chunk, B), chunk_rows(grad, chunk, B));
+        cell_output_backward(model, step->batch, l, chunk, &output, chunk_rows(grad_o, chunk, B),
+                             chunk_rows(grad, chunk, B));
     }
     struct carry grad_kv = carry_gradients_new(model, step->batch, l, all.count);
     cell_mix_backward(model, step->batch, l, &row, kv, carry_segment_of(grad_kv, all), grad_o, grad);
@@ -201,7 +202,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
         double outputs = options->attention == LAYER_ATTENTION_KEPT ? 0 : cost_outputs(model, l);
         whole = fmin(whole, cell_is_whole(model, l) ? wide + outputs : 0);
     }
-    return row + whole + cost_layer_carry(model, options->chunk, context);
+    return row + cost_choices(model) + whole + cost_layer_carry(model, options->chunk, context);
 }
 
 const struct method method_streambp = {

@@ -164,6 +164,25 @@ static void make_gemma4(struct config *c)
     set_turns(c, (struct local_layers){.rope_theta = 100, .kv_heads = 2, .head_dim = 6});
 }
 
+size_t fixture_mlp(const char *name)
+{
+    size_t number = 0;
+    while (mlps[number] && strcmp(mlps[number]->kind.name, name) != 0)
+        number++;
+    CHECK(mlps[number]);
+    return number;
+}
+
+void fixture_set_experts(struct config *config, unsigned layers, size_t experts, size_t chosen)
+{
+    bool with[CONFIG_KIND_LAYERS] = {false};
+    for (size_t l = 0; l < config->layers; l++)
+        with[l] = layers >> l & 1;
+    config->experts = (struct experts){
+        .routing = {.experts = experts, .chosen = chosen, .normalised = true, .scale = 1}, .width = 14};
+    CHECK(config_set_mlp(config, with, fixture_mlp("experts")));
+}
+
 size_t fixture_mixer(const char *name)
 {
     size_t number = 0;

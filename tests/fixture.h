@@ -45,8 +45,11 @@ struct fixture fixture_default(void);
 void fixture_set_windows(struct config *config, size_t window, size_t full_layers);
 // Makes the layers whose bit is set ones of Gated DeltaNet.
 void fixture_set_delta(struct config *config, unsigned layers);
-// The number of a kind of mixer in mixers[].
+// The number of a kind of mixer in mixers[], and of MLP in mlps[].
 size_t fixture_mixer(const char *name);
+size_t fixture_mlp(const char *name);
+// Gives layers, a bit each, so many experts, of which a token takes `chosen`.
+void fixture_set_experts(struct config *config, unsigned layers, size_t experts, size_t chosen);
 // Gives it the mixers, norms, activation, scales and windows of number `index` of the families whose layers are not
 // Llama's; the family's name, or NULL: there is no such number.
 const char *fixture_choose_family(struct fixture *fixture, size_t index);

@@ -726,4 +726,5 @@ const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .attention_f32_share = attention_f32_share,
                                         .delta_backward_workspace = delta_backward_workspace,
                                         .block_rows = block_rows,
+                                        .expert_rows = 16384,
                                         .takes_low_rank = takes_low_rank};

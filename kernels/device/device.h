@@ -630,6 +630,7 @@ struct device_rules {
     size_t (*delta_backward_workspace)(const struct device *device, struct delta_shape shape);
     // Rows of a block whose GEMMs of this width fill the device.
     size_t (*block_rows)(const struct device *device, size_t cols);
+    size_t expert_rows; // permuted rows of a block of a mixture of experts
     // Tells whether the device has a low_rank operation for a factor of this width and rank; NULL: never.
     bool (*takes_low_rank)(const struct device *device, size_t cols, size_t rank);
 };

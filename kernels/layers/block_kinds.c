@@ -2,7 +2,7 @@
 
 // Every kind of mixer, mixer_attention and so on, and of MLP. The first ones are the default.
 #define MIXERS(X) X(attention) X(delta) X(latent)
-#define MLPS(X)   X(dense)
+#define MLPS(X)   X(dense) X(experts)
 
 #define MIXER_DECLARED(name) extern const struct mixer mixer_##name;
 #define MIXER_LISTED(name)   &mixer_##name,

@@ -2,6 +2,7 @@
 #include "kernels/device/observer.h"
 #include "kernels/layers/block_ends.h"
 #include "kernels/layers/cell_memo.h"
+#include "kernels/layers/choices.h"
 #include "kernels/model/unit.h"
 #include <string.h>
 
@@ -15,10 +16,20 @@ static const struct mixer *mixer_of(const struct model *model, size_t layer)
     return config_mixer(&model->config, layer);
 }
 
+static struct cell_at whole_layer(struct model *model, const struct batch *batch, size_t layer)
+{
+    return (struct cell_at){.model = model, .batch = batch, .layer = layer, .chunk = {0, batch->context}};
+}
+
 bool cell_is_whole(const struct model *model, size_t layer)
 {
     const struct mixer *mixer = mixer_of(model, layer);
     return model->ranks.sequence.size > 1 && mixer->sends && mixer->sends(model->ranks.exchange);
+}
+
+static size_t choices_key(struct cell_at at)
+{
+    return at.choices.data ? 1 + at.chosen : 0;
 }
 
 // Key of the cost of a part with the mixer. That of a state, unless there are documents, depends on the chunk's
@@ -40,6 +51,7 @@ static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t row
                              .gap_begins = gap.rows && gap.start == row,
                              .passage = kv.draw ? 1 + (size_t)kv.draw->passage : 0,
                              .moves_on = c && carry_states(kv.draw, c) == carry_states(kv.draw, c - 1),
+                             .choices = choices_key(at),
                              .alike = at.model->layers[at.layer].alike,
                              .documents = at.batch->documents};
 }
@@ -47,7 +59,7 @@ static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t row
 void kv_project(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                 struct carry kv, struct activations *cell, enum keep how)
 {
-    struct cell_at at = {model, batch, layer, chunk};
+    struct cell_at at = {.model = model, .batch = batch, .layer = layer, .chunk = chunk};
     struct activations none = {0}, *a = cell ? cell : &none;
     struct memo_use use;
     bool ahead = cell && (!model->device->unfused || kv.draw); // a state may move on in its place
@@ -97,7 +109,7 @@ void kv_finish(struct model *model, const struct batch *batch, size_t layer, str
     if (batch->context == 0 || !mixer->finish)
         return;
     push_range(model, "kv_finish", layer, 0);
-    mixer->finish((struct cell_at){model, batch, layer, {0, batch->context}}, kv);
+    mixer->finish(whole_layer(model, batch, layer), kv);
     range_pop(model->device);
 }
 
@@ -108,7 +120,9 @@ void kv_project_backward(struct model *model, const struct batch *batch, size_t 
         return;
     grad_kv = carry_rows(grad_kv, chunk.start * (x.rows / chunk.count), x.rows);
     push_range(model, "kv_project_backward", layer, chunk.start);
-    mixer_of(model, layer)->project_backward((struct cell_at){model, batch, layer, chunk}, x, grad_kv, grad);
+    mixer_of(model, layer)
+        ->project_backward((struct cell_at){.model = model, .batch = batch, .layer = layer, .chunk = chunk}, x,
+                           grad_kv, grad);
     range_pop(model->device);
 }
 
@@ -168,29 +182,35 @@ static struct tensor mlp_input(const struct model *model, const struct activatio
     return model->config.parallel ? a->x : a->x_mid;
 }
 
-// The MLP goes first, because it reads x, whose place y may be.
-static void parallel_forward(struct model *model, size_t layer, struct tensor x, struct tensor y,
-                             struct activations *a, enum keep how)
+static const struct mlp *mlp_of(struct cell_at at)
 {
-    config_mlp(&model->config, layer)->forward(model, layer, x, y, &a->mlp, how);
-    if (y.data)
-        output_forward(model, layer, y, y, a, false);
-    if (how == KEEP_NOTHING)
-        activations_free(model->device, a);
+    return config_mlp(&at.model->config, at.layer);
 }
 
-static void serial_forward(struct model *model, size_t layer, struct tensor x, struct tensor y,
-                           struct activations *a, enum keep how)
+// The MLP goes first, because it reads x, whose place y may be.
+static void parallel_forward(struct cell_at at, struct tensor x, struct tensor y, struct activations *a,
+                             enum keep how)
 {
+    mlp_of(at)->forward(at, x, y, &a->mlp, how);
+    if (y.data)
+        output_forward(at.model, at.layer, y, y, a, false);
+    if (how == KEEP_NOTHING)
+        activations_free(at.model->device, a);
+}
+
+static void serial_forward(struct cell_at at, struct tensor x, struct tensor y, struct activations *a,
+                           enum keep how)
+{
+    struct model *model = at.model;
     bool keeping = how != KEEP_NOTHING;
     // Nothing kept: x_mid is built where y will be.
     struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
-    output_forward(model, layer, x, x_mid, a, keeping);
+    output_forward(model, at.layer, x, x_mid, a, keeping);
     if (keeping)
         a->x_mid = x_mid;
     else
         activations_free(model->device, a);
-    config_mlp(&model->config, layer)->forward(model, layer, x_mid, y, &a->mlp, how);
+    mlp_of(at)->forward(at, x_mid, y, &a->mlp, how);
 }
 
 static void forward(struct cell_at at, struct tensor x, struct carry kv, struct tensor y, struct activations *a,
@@ -199,7 +219,7 @@ static void forward(struct cell_at at, struct tensor x, struct carry kv, struct 
     struct model *model = at.model;
     const struct parameter *scalar = model->layers[at.layer].scalar;
     mixer_of(model, at.layer)->forward(at, x, kv, a, how);
-    (model->config.parallel ? parallel_forward : serial_forward)(model, at.layer, x, y, a, how);
+    (model->config.parallel ? parallel_forward : serial_forward)(at, x, y, a, how);
     if (scalar && y.data)
         op_scale_by(model->device, y, scalar->value);
 }
@@ -207,12 +227,13 @@ static void forward(struct cell_at at, struct tensor x, struct carry kv, struct 
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                   struct carry kv, struct tensor y, struct activations *a, enum keep how)
 {
-    struct cell_at at = {model, batch, layer, chunk};
+    struct cell_at at = {.model = model, .batch = batch, .layer = layer, .chunk = chunk};
     struct memo_use use = {0};
     if (x.rows == 0) {
         mixer_of(model, layer)->forward(at, tensor_none(), kv, a, how); // with the others
         return;
     }
+    at = choices_at(at, x.rows / chunk.count, true);
     struct cell_key key = key_of(at, CELL_FORWARD, x.rows, kv);
     key.how = how;
     key.has_output = y.data != NULL;
@@ -231,7 +252,7 @@ void cell_mix_forward(struct model *model, const struct batch *batch, size_t lay
 {
     a->x = x;
     push_range(model, "cell_mix_forward", layer, 0);
-    mixer_of(model, layer)->forward((struct cell_at){model, batch, layer, {0, batch->context}}, x, kv, a, how);
+    mixer_of(model, layer)->forward(whole_layer(model, batch, layer), x, kv, a, how);
     range_pop(model->device);
 }
 
@@ -250,9 +271,10 @@ struct activations cell_output_part(const struct model *model, size_t layer, con
     return part;
 }
 
-void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
-                         struct activations *a, enum keep how)
+void cell_output_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                         struct tensor x, struct activations *a, enum keep how)
 {
+    struct cell_at at = {.model = model, .batch = batch, .layer = layer, .chunk = chunk};
     CHECK(a->output == OUTPUT_WRITTEN);
     if (x.rows == 0)
         return;
@@ -262,37 +284,42 @@ void cell_output_forward(struct model *model, size_t layer, struct span chunk, s
         a->x_mid = activation(model, x.rows, model->config.width);
         output_forward(model, layer, x, a->x_mid, a, true);
     }
-    config_mlp(&model->config, layer)->forward(model, layer, mlp_input(model, a), tensor_none(), &a->mlp, how);
+    at = choices_at(at, x.rows / chunk.count, true);
+    mlp_of(at)->forward(at, mlp_input(model, a), tensor_none(), &a->mlp, how);
     range_pop(model->device);
 }
 
 // grad: that of y, becomes that of x_mid; or of what the MLP gives of x, the rest of which is a->grad.
-static void backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad)
+static void backward_mlp(struct cell_at at, struct activations *a, struct tensor grad)
 {
-    const struct parameter *scalar = model->layers[layer].scalar;
+    struct model *model = at.model;
+    const struct parameter *scalar = model->layers[at.layer].scalar;
     if (scalar)
         op_scale_by(model->device, grad, scalar->value);
     if (model->config.parallel) {
         a->grad = scratch(model, grad.rows, grad.cols);
         op_copy(model->device, a->grad, grad);
     }
-    config_mlp(&model->config, layer)->backward(model, layer, mlp_input(model, a), &a->mlp, grad);
+    mlp_of(at)->backward(at, mlp_input(model, a), &a->mlp, grad);
 }
 
-void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                       struct tensor grad)
+void cell_backward_mlp(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                       struct activations *a, struct tensor grad)
 {
+    struct cell_at at = {.model = model, .batch = batch, .layer = layer, .chunk = chunk};
     struct memo_use use;
-    const struct cell_key key = {.part = CELL_BACKWARD_MLP,
-                                 .rows = grad.rows,
-                                 .training = unit_training(model, unit_of_layer(layer)),
-                                 .alike = model->layers[layer].alike};
     if (grad.rows == 0)
         return;
+    at = choices_at(at, grad.rows / chunk.count, false);
+    const struct cell_key key = {.part = CELL_BACKWARD_MLP,
+                                 .rows = grad.rows,
+                                 .choices = choices_key(at),
+                                 .training = unit_training(model, unit_of_layer(layer)),
+                                 .alike = model->layers[layer].alike};
     push_range(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
     if (!cell_memo_begin(model, &use, key, a)) {
-        backward_mlp(model, layer, a, grad);
+        backward_mlp(at, a, grad);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
@@ -341,10 +368,10 @@ static void backward_mixer(struct cell_at at, struct activations *a, struct carr
     tensor_free(model->device, &grad_output);
 }
 
-void cell_output_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                          struct tensor grad_output, struct tensor grad)
+void cell_output_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                          struct activations *a, struct tensor grad_output, struct tensor grad)
 {
-    cell_backward_mlp(model, layer, chunk, a, grad);
+    cell_backward_mlp(model, batch, layer, chunk, a, grad);
     if (grad.rows > 0) {
         push_range(model, "cell_output_backward", layer, chunk.start);
         output_backward(model, layer, grad_output, a, grad);
@@ -358,7 +385,7 @@ void cell_output_backward(struct model *model, size_t layer, struct span chunk, 
 void cell_mix_backward(struct model *model, const struct batch *batch, size_t layer, struct activations *a,
                        struct carry kv, struct carry_segment segment, struct tensor grad_output, struct tensor grad)
 {
-    struct cell_at at = {model, batch, layer, {0, batch->context}};
+    struct cell_at at = whole_layer(model, batch, layer);
     push_range(model, "cell_mix_backward", layer, 0);
     unit_add(model, unit_of_layer(layer));
     mixer_of(model, layer)->backward(at, a, kv, &segment, 1, grad_output, grad);
@@ -379,7 +406,7 @@ void cell_backward_mixer(struct model *model, const struct batch *batch, size_t 
                          struct activations *a, struct carry kv, const struct carry_segment *segments,
                          size_t segment_count, struct tensor grad)
 {
-    struct cell_at at = {model, batch, layer, chunk};
+    struct cell_at at = {.model = model, .batch = batch, .layer = layer, .chunk = chunk};
     struct memo_use use = {0};
     if (grad.rows == 0) {
         unit_add(model, unit_of_layer(layer)); // a mixer's gradients can be of others' tokens
@@ -407,6 +434,6 @@ void cell_backward(struct model *model, const struct batch *batch, size_t layer,
                    struct activations *a, struct carry kv, const struct carry_segment *segments,
                    size_t segment_count, struct tensor grad)
 {
-    cell_backward_mlp(model, layer, chunk, a, grad);
+    cell_backward_mlp(model, batch, layer, chunk, a, grad);
     cell_backward_mixer(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
 }

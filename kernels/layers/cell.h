@@ -41,8 +41,8 @@ void cell_backward(struct model *model, const struct batch *batch, size_t layer,
                    size_t segment_count, struct tensor grad);
 // Its two halves, in this order. The first frees what the MLP kept, the largest part of a cell: a schedule of whole
 // layers allocates the carry's gradients, which the second half alone needs, after it.
-void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                       struct tensor grad);
+void cell_backward_mlp(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                       struct activations *a, struct tensor grad);
 void cell_backward_mixer(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                          struct activations *a, struct carry kv, const struct carry_segment *segments,
                          size_t segment_count, struct tensor grad);
@@ -54,12 +54,12 @@ void cell_mix_forward(struct model *model, const struct batch *batch, size_t lay
 struct activations cell_output_part(const struct model *model, size_t layer, const struct activations *whole,
                                     struct span chunk, size_t B);
 // The rest of the forward, for a chunk, of which a is that part.
-void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
-                         struct activations *a, enum keep how);
+void cell_output_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                         struct tensor x, struct activations *a, enum keep how);
 // grad: that of the cell's output, becomes that of what the mixer's backward adds to; grad_output: the chunk's rows
 // of the gradient of the first output. Frees what the forward kept.
-void cell_output_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                          struct tensor grad_output, struct tensor grad);
+void cell_output_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                          struct activations *a, struct tensor grad_output, struct tensor grad);
 // For all chunks, when they are done. grad_output is spent; grad becomes that of x, or is spent.
 void cell_mix_backward(struct model *model, const struct batch *batch, size_t layer, struct activations *a,
                        struct carry kv, struct carry_segment segment, struct tensor grad_output,

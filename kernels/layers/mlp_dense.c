@@ -1,5 +1,6 @@
 // Dense MLP: y = x + down(act(gate h) * (up h)), h the norm of x, or x; in blocks of rows.
 #include "kernels/layers/block_ends.h"
+#include "kernels/model/carry.h"
 
 enum { GATE, UP, GATE_UP, DOWN };
 enum { KEPT_GATE, KEPT_UP, KEPT_ACT }; // [n, f] each; act with `all` only
@@ -22,14 +23,14 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
     return shapes[parameter];
 }
 
-static void forward(struct model *model, size_t layer, struct tensor x, struct tensor y, struct kept *kept,
-                    enum keep how)
+static void forward(struct cell_at at, struct tensor x, struct tensor y, struct kept *kept, enum keep how)
 {
+    struct model *model = at.model;
     struct device *device = model->device;
-    const struct block *block = &model->layers[layer].mlp;
+    const struct block *block = &model->layers[at.layer].mlp;
     const struct projection *p = block->parameters;
     const struct config *c = &model->config;
-    size_t n = x.rows, max = block_rows(model, layer, n);
+    size_t n = x.rows, max = block_rows(model, at.layer, n);
     bool keeping = how != KEEP_NOTHING, all = how == KEEP_ALL, output = y.data || (keeping && block->out_norm);
     struct tensor h = {0}, gate = {0}, up = {0}, act = {0}, normed = {0};
     if (keeping) {
@@ -76,13 +77,14 @@ static void forward(struct model *model, size_t layer, struct tensor x, struct t
     tensor_free(device, &gate);
 }
 
-static void backward(struct model *model, size_t layer, struct tensor x, struct kept *kept, struct tensor grad)
+static void backward(struct cell_at at, struct tensor x, struct kept *kept, struct tensor grad)
 {
+    struct model *model = at.model;
     struct device *device = model->device;
-    const struct block *block = &model->layers[layer].mlp;
+    const struct block *block = &model->layers[at.layer].mlp;
     const struct projection *p = block->parameters;
     const struct config *c = &model->config;
-    size_t n = grad.rows, max = block_rows(model, layer, n);
+    size_t n = grad.rows, max = block_rows(model, at.layer, n);
     bool all = kept->own[KEPT_ACT].data;
     struct tensor act = scratch(model, max, c->ffn);
     struct tensor h = all || !block->norm ? tensor_none() : scratch(model, max, c->width);

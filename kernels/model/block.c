@@ -63,6 +63,18 @@ bool config_has_states(const struct config *config)
     return false;
 }
 
+double block_weights(const struct config *c, size_t layer, const struct block_kind *kind)
+{
+    double weights = 0;
+    if (kind->weights)
+        return kind->weights(c, layer);
+    for (size_t i = 0; kind->parameters[i].name; i++) {
+        struct block_shape shape = kind->shape(c, layer, i);
+        weights += kind->parameters[i].form == FORM_MODULE ? (double)shape.out * (double)shape.in : 0;
+    }
+    return weights;
+}
+
 static size_t block_parameters(const struct config *c, size_t layer, const struct block_kind *kind)
 {
     size_t count = 0;

@@ -9,8 +9,9 @@
 
 // Form of a module's weight: a projection [out, in], or with in 0 a norm's gain [1, out]; a gain whatever the
 // model's offset; a vector [1, out], under the module's name alone; a filter for each channel, [out, taps] here and
-// [out, 1, taps] in files, which no product takes.
-enum block_form { FORM_MODULE, FORM_GAIN, FORM_VECTOR, FORM_FILTER };
+// [out, 1, taps] in files, which no product takes; the matrices of all experts, one below the other, out rows in
+// all, under the module's name alone.
+enum block_form { FORM_MODULE, FORM_GAIN, FORM_VECTOR, FORM_FILTER, FORM_EXPERTS };
 // A module of each layer of the kind, with its weight and perhaps a bias.
 struct block_parameter {
     const char *name;        // Hugging Face's, within a layer: "self_attn.q_proj"; NULL: the table ends
@@ -18,6 +19,7 @@ struct block_parameter {
     size_t joins;            // above 0: only LoRA factors, shared by this many projections before it (fused files)
     enum block_form form;
     double mean, deviation; // of a vector's random values
+    bool constant;          // never trains
 };
 // out 0: models of this configuration have no such module.
 struct block_shape {
@@ -104,11 +106,11 @@ struct mlp {
     struct block_kind kind;
     // Checks the sizes that this MLP takes: false and a status that names the field. NULL: all.
     bool (*check)(const struct config *config, struct status *status);
+    bool chooses; // experts, by cell (kernels/layers/choices.h)
     // y may be x, or no tensor: then only what the backward reads is computed.
-    void (*forward)(struct model *model, size_t layer, struct tensor x, struct tensor y, struct kept *kept,
-                    enum keep how);
+    void (*forward)(struct cell_at at, struct tensor x, struct tensor y, struct kept *kept, enum keep how);
     // grad: that of y, becomes that of x. Adds to gradients of weights; frees what kept has for this alone.
-    void (*backward)(struct model *model, size_t layer, struct tensor x, struct kept *kept, struct tensor grad);
+    void (*backward)(struct cell_at at, struct tensor x, struct kept *kept, struct tensor grad);
     // Columns of the widest scratch; cells work in blocks of rows by it.
     size_t (*width)(const struct config *config, size_t layer);
 };
@@ -118,6 +120,8 @@ extern const struct mixer *const mixers[];
 extern const struct mlp *const mlps[];
 const struct mixer *config_mixer(const struct config *config, size_t layer);
 const struct mlp *config_mlp(const struct config *config, size_t layer);
+// Weights of a layer's block that a token is multiplied by.
+double block_weights(const struct config *config, size_t layer, const struct block_kind *kind);
 // Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
 // status that names the field if not.
 bool config_check(const struct config *config, struct status *status);

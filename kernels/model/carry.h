@@ -101,4 +101,8 @@ struct cell_at {
     const struct batch *batch;
     size_t layer;
     struct span chunk;
+    // With experts (kernels/layers/choices.h): its rows of the step's choices, no tensor: the step keeps none; and
+    // whether they are made, and not this cell's to make.
+    struct tensor choices;
+    bool chosen;
 };

@@ -436,6 +436,13 @@ bool config_set_mlp(struct config *c, const bool layers[CONFIG_KIND_LAYERS], siz
     return ok;
 }
 
+size_t config_active_width(const struct config *c, size_t layer)
+{
+    const struct experts *e = &c->experts;
+    bool mixed = config_kind(c, layer)->mlp == MLP_EXPERTS && e->routing.experts > 0;
+    return mixed ? e->routing.chosen * e->width + e->shared_width : c->ffn;
+}
+
 static bool check_groups(const struct routing *r, struct status *status)
 {
     if (r->groups == 0)

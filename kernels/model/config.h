@@ -152,6 +152,8 @@ size_t rope_rotary(const struct layer_kind *kind);
 bool config_remove_positions(struct config *config, const bool layers[CONFIG_KIND_LAYERS]);
 // Likewise gives these layers this MLP.
 bool config_set_mlp(struct config *config, const bool layers[CONFIG_KIND_LAYERS], size_t mlp);
+// Width of the layer's MLP, or of all experts that a token takes.
+size_t config_active_width(const struct config *config, size_t layer);
 // Checks the numbers of a mixture.
 bool config_check_experts(const struct experts *experts, struct status *status);
 // RoPE's angular frequencies, scaling applied: rope_rotary / 2 values. kind: one of the config's. context: tokens

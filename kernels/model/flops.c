@@ -23,25 +23,14 @@ static struct lora_work lora_work(const struct config *c, const struct lora *lor
         size_t unit = unit_of(&model, p);
         lowest = unit < lowest ? unit : lowest;
         bool looked_up = p == model.embedding ? model.head != p : p->transposed; // no product
+        const struct routing *routing = &c->experts.routing;
+        double share = p->experts ? (double)routing->chosen / (double)p->experts : 1;
         if (!p->vector && !p->filter && !looked_up)
-            *(p->saved ? &work.saved : &work.factors) += (double)p->size;
+            *(p->saved ? &work.saved : &work.factors) += share * (double)p->size;
     }
     model_close(&model);
     work.lowest = lowest ? lowest - unit_of_layer(0) : 0;
     return work;
-}
-
-// Weights of a block that a token is multiplied by.
-static double weights_of(const struct config *c, const struct block_kind *kind, size_t layer)
-{
-    double weights = 0;
-    if (kind->weights)
-        return kind->weights(c, layer);
-    for (size_t i = 0; kind->parameters[i].name; i++) {
-        struct block_shape shape = kind->shape(c, layer, i);
-        weights += kind->parameters[i].form == FORM_MODULE ? (double)shape.out * (double)shape.in : 0;
-    }
-    return weights;
 }
 
 // FLOPs of one layer's forward, of a token and its weights, and of a sequence besides: as in the layer before, if
@@ -57,7 +46,7 @@ static void next_layer(struct layer_flops *last, const struct config *c, size_t 
     CHECK(mixer && mlp);
     if (last->kind != config_kind(c, layer)) {
         *last = (struct layer_flops){config_kind(c, layer),
-                                     weights_of(c, &mixer->kind, layer) + weights_of(c, &mlp->kind, layer),
+                                     block_weights(c, layer, &mixer->kind) + block_weights(c, layer, &mlp->kind),
                                      mixer->flops ? mixer->flops(c, layer, batch) : 0};
     }
 }

@@ -104,12 +104,15 @@ static struct parameter *add_weight(struct model *model, size_t layer, const str
     if (row->form == FORM_MODULE && shape.in == 0)
         return add_gain(model, shape.out, layer, row->name);
     bool vector = row->form == FORM_GAIN || row->form == FORM_VECTOR;
+    bool alone = row->form == FORM_VECTOR || row->form == FORM_EXPERTS;
     struct parameter *p = add_to_layer(model, vector ? 1 : shape.out, vector ? shape.out : shape.in, layer,
-                                       row->name, row->form == FORM_VECTOR ? "" : ".weight");
+                                       row->name, alone ? "" : ".weight");
     p->vector = vector;
+    p->experts = row->form == FORM_EXPERTS ? model->config.experts.routing.experts : 0;
     p->filter = row->form == FORM_FILTER;
     p->mean = row->form == FORM_GAIN ? 1 : row->mean;
     p->deviation = row->deviation;
+    p->constant = row->constant;
     return p;
 }
 

@@ -10,6 +10,7 @@
 #define PARAMETER_PARTS  2
 
 struct bucket;
+struct choices;
 struct unit_keeper;
 struct unit_listener;
 // A factor of LoRA's: W + scale B A.
@@ -32,6 +33,7 @@ struct parameter {
     size_t joined_row, joined_rows;
     bool filter;            // of each channel, [channels, taps] here and [channels, 1, taps] in files
     bool constant;          // never trains (a buffer in transformers)
+    size_t experts;         // matrices that it holds, one below the other; 0: it is one
     double mean, deviation; // of its random values: a gain is about 1; deviation 0: by name and shape
 
     // Storage of the value (weights.h): codes and scales, or the value itself on the host; and their copies on the
@@ -89,6 +91,7 @@ struct model {
     struct tensor rope_frequencies[CONFIG_KINDS];
     struct unit_keeper *keeper;     // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener; // unit.h; NULL: none
+    struct choices *choices;        // of the step that runs (kernels/layers/choices.h); NULL: it keeps none
     size_t lowest_trained;          // nothing below this layer trains, and a backward pass ends with it
     bool block_coordinate;          // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;

@@ -11,7 +11,7 @@ static double layer_work(const struct config *c, size_t layer, size_t context)
 {
     const struct layer_kind *k = config_kind(c, layer);
     double q = (double)k->heads * k->head_dim, kv = (double)k->kv_heads * k->head_dim;
-    return 2 * (2 * q + 2 * kv + 3.0 * c->ffn) * c->width + 2 * (double)context * q;
+    return 2 * (2 * q + 2 * kv + 3.0 * config_active_width(c, layer)) * c->width + 2 * (double)context * q;
 }
 static double mean_layer_work(const struct config *c, size_t context)
 {

@@ -21,6 +21,16 @@ static void moments_shape(const struct trainer *trainer, struct tensor of, struc
     }
 }
 
+bool galore_check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
+{
+    for (size_t l = 0; l < config->layers; l++) {
+        if (config_mlp(config, l)->chooses)
+            return status_set(status, STATUS_UNSUPPORTED,
+                              "galore does not project matrices of experts; choose adamw or bcd");
+    }
+    return adamw_check(options, config, dtype, status);
+}
+
 void galore_state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
     const struct galore_options *options = trainer->optimizer_options;
@@ -158,7 +168,7 @@ const struct optimizer optimizer_galore = {
     .options = {rows, sizeof(struct galore_options)},
     .lora = LORA_NEVER,
     .uneven = true,
-    .check = adamw_check,
+    .check = galore_check,
     .state = galore_state,
     .projector = galore_projector,
     .projects = galore_projects,

@@ -41,6 +41,7 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
     }
 
 // Hooks of struct optimizer; the model's optimizer_options begin with struct galore_options.
+bool galore_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
 void galore_state(const struct trainer *trainer, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);
 struct tensor galore_projector(const struct trainer *trainer, const struct parameter *parameter);

@@ -526,7 +526,7 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
         buffer = offload && buffered > buffer ? buffered : buffer;
     }
     cost.several = buffer;
-    double kept = segments_kept(&segments, cost, layers) + others + buffer;
+    double kept = segments_kept(&segments, cost, layers) + cost_choices(model) + others + buffer;
     free(layers);
     segments_free(&segments);
     return kept;

@@ -69,6 +69,15 @@ double cost_layer_carry(const struct model *model, size_t chunk, size_t context)
     return min;
 }
 
+double cost_choices(const struct model *model)
+{
+    double words = 0;
+    for (size_t l = model->ranks.first_layer; l < model->ranks.end_layer; l++)
+        if (config_mlp(&model->config, l)->chooses)
+            words += (double)routing_words(&model->config.experts.routing);
+    return words * dtype_bytes(DTYPE_I32);
+}
+
 double cost_outputs(const struct model *model, size_t layer)
 {
     return pair_bytes(mixer_of(model, layer)->outputs(model, layer));

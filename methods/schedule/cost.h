@@ -18,6 +18,8 @@ double cost_sliding_gradient(const struct model *model, size_t layer, size_t con
 double cost_layer_carry(const struct model *model, size_t chunk, size_t context);
 // A mixer's outputs, kept from the forward: attention's H D e, and a statistic per head.
 double cost_outputs(const struct model *model, size_t layer);
+// The tokens' choices of experts, in all of the rank's layers.
+double cost_choices(const struct model *model);
 // A lean cell keeps besides its input and carry: with attention and a dense MLP q, o, x_mid, gate, up and the
 // statistics.
 double cost_cell(const struct model *model, size_t layer);

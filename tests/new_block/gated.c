@@ -1,5 +1,6 @@
 // An MLP in one file, likewise: x + W (act(h) * h), h the norm of x, or x.
 #include "kernels/layers/block_ends.h"
+#include "kernels/model/carry.h"
 
 static const struct block_parameter parameters[] = {{.name = "mlp.gated_proj", .target = LORA_DOWN}, {0}};
 
@@ -10,12 +11,12 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
     return (struct block_shape){.out = c->width, .in = c->width};
 }
 
-static void forward(struct model *model, size_t layer, struct tensor x, struct tensor y, struct kept *kept,
-                    enum keep how)
+static void forward(struct cell_at at, struct tensor x, struct tensor y, struct kept *kept, enum keep how)
 {
+    struct model *model = at.model;
     struct device *device = model->device;
-    const struct block *block = &model->layers[layer].mlp;
-    size_t n = x.rows, max = block_rows(model, layer, n);
+    const struct block *block = &model->layers[at.layer].mlp;
+    size_t n = x.rows, max = block_rows(model, at.layer, n);
     bool keeping = how != KEEP_NOTHING, output = y.data || (keeping && block->out_norm);
     if (keeping && block->norm)
         kept->rstd = norm_statistics(model, n);
@@ -39,11 +40,12 @@ static void forward(struct model *model, size_t layer, struct tensor x, struct t
     tensor_free(device, &h);
 }
 
-static void backward(struct model *model, size_t layer, struct tensor x, struct kept *kept, struct tensor grad)
+static void backward(struct cell_at at, struct tensor x, struct kept *kept, struct tensor grad)
 {
+    struct model *model = at.model;
     struct device *device = model->device;
-    const struct block *block = &model->layers[layer].mlp;
-    size_t n = grad.rows, max = block_rows(model, layer, n);
+    const struct block *block = &model->layers[at.layer].mlp;
+    size_t n = grad.rows, max = block_rows(model, at.layer, n);
     struct tensor made[5]; // h, gate, up, act, and the gradient of what is projected
     for (size_t i = 0; i < 5; i++)
         made[i] = scratch(model, max, x.cols);

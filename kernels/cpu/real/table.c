@@ -32,7 +32,8 @@ static void transfer(struct device *device, enum queue queue, struct tensor dst,
 
 const struct device_rules NAME(cpu_rules) = {.attention_backward_workspace = NAME(attention_backward_workspace),
                                              .delta_backward_workspace = NAME(delta_backward_workspace),
-                                             .block_rows = cpu_block_rows};
+                                             .block_rows = cpu_block_rows,
+                                             .expert_rows = 2048};
 
 const struct device_ops NAME(cpu_ops) = {
     .name = "cpu",

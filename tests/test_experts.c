@@ -1,0 +1,345 @@
+// Layers with experts: the full gradient is that of the loss by central differences, and every exact method's is
+// the full one, with equal logits, experts without a token and with all of them, all experts, one token; work and
+// peaks are as planned; a rebuild whose sums are rounded otherwise takes the experts that the first pass chose.
+#include "kernels/layers/choices.h"
+#include "kernels/model/flops.h"
+#include "kernels/model/unit.h"
+#include "tests/fixture.h"
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// Routers as they are; with two experts whose logits are equal; with equal logits of all, so that all tokens take
+// the first ones.
+enum router { ANY, PAIR, EQUAL, ROUTERS };
+
+// Families by number.
+static void choose(struct fixture *f, size_t index)
+{
+    struct config *c = &f->config;
+    struct routing *r = &c->experts.routing;
+    switch (index) {
+    case 0: // Mixtral
+        fixture_set_experts(c, 7, 4, 2);
+        break;
+    case 1: // weights as they are; a dense layer
+        c->norms = NORMS_AROUND;
+        c->unit_offset = true;
+        c->activation = ACTIVATION_GELU_TANH;
+        c->residual_scale = 0.22;
+        fixture_set_experts(c, 5, 8, 1);
+        r->normalised = false;
+        break;
+    case 2:
+        c->norms = NORMS_AFTER;
+        fixture_set_experts(c, 7, 3, 3);
+        break;
+    case 3: // DeepSeek-V3's scores
+        c->parallel = c->centred = true;
+        fixture_set_experts(c, 6, 6, 2);
+        r->score = ROUTER_SIGMOID;
+        r->added = 1e-20, r->scale = 2.5;
+        r->groups = 3, r->top_groups = 2, r->group_best = 2;
+        c->experts.correction_bias = true;
+        c->experts.shared_width = 10;
+        break;
+    case 4: // Qwen3-Next, with choices of two bytes
+        fixture_set_experts(c, 2, 300, 3);
+        c->experts.width = 4;
+        c->experts.shared_width = 18;
+        c->experts.shared_gated = true;
+        c->residual_scale = 0.7;
+        r->least = 0.02;
+        break;
+    }
+}
+#define FAMILIES 5
+
+static struct fixture fixture_of(size_t index, size_t context, const char *device)
+{
+    struct fixture f = fixture_default();
+    f.context = context;
+    f.device_name = device;
+    choose(&f, index);
+    return f;
+}
+
+static void open_with(struct fixture *f, enum router router)
+{
+    fixture_open(f);
+    for (size_t l = 0; l < f->config.layers && !f->device->ops->dataless; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", l);
+        struct parameter *gate = model_parameter(&f->model, name);
+        if (gate && router == EQUAL)
+            op_zero(f->device, gate->value);
+        else if (gate && router == PAIR)
+            op_copy(f->device, tensor_rows(gate->value, gate->value.rows - 1, 1), tensor_rows(gate->value, 0, 1));
+    }
+}
+
+struct taken {
+    struct counters counters;
+    size_t peak_bytes;
+    double loss, *gradients;
+};
+
+static struct taken take_step(struct fixture *f, const struct method *method, void *options)
+{
+    struct step_report report = {0};
+    f->device->counters = (struct counters){0};
+    arena_reset_peak(&f->device->arena);
+    fixture_take_step(&f->trainer, method, &f->batch, options, 0, &report);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    struct taken taken = {f->device->counters, f->device->arena.peak_bytes, report.sums.loss,
+                          f->device->ops->dataless ? NULL : fixture_gradients(f)};
+    step_report_free(&report);
+    return taken;
+}
+
+static struct taken take(struct fixture *f, const char *name, const char *text)
+{
+    const struct method *method = method_find(name);
+    void *options = fixture_options(method, "%s", text);
+    struct taken taken = take_step(f, method, options);
+    options_free(&method->options, options);
+    return taken;
+}
+
+static void check(struct fixture *f, struct fixture *plan, const struct method *method, const char *text,
+                  const struct taken *full)
+{
+    void *options = fixture_options(method, "%s", text);
+    if (method->make_exact)
+        method->make_exact(options, f->context);
+    struct taken taken = take_step(f, method, options), planned = take_step(plan, method, options);
+    double error = relative_l2(taken.gradients, full->gradients, f->gradient_count);
+    if (!method->no_gradient && !(error <= 1e-13))
+        fail_msg("%s %s, %zu tokens: relative L2 %.2e", method->name, text, f->context, error);
+    if (!(fabs(taken.loss - full->loss) <= 1e-13 * full->loss) && strcmp(method->name, "null") != 0)
+        fail_msg("%s %s, %zu tokens: loss %.17g, %.17g", method->name, text, f->context, taken.loss, full->loss);
+    if (memcmp(&planned.counters, &taken.counters, sizeof planned.counters) != 0 ||
+        planned.peak_bytes != taken.peak_bytes)
+        fail_msg("%s %s: peak %zu, planned %zu; %.0f FLOPs, planned %.0f", method->name, text, taken.peak_bytes,
+                 planned.peak_bytes, taken.counters.flops, planned.counters.flops);
+    free(taken.gradients);
+    options_free(&method->options, options);
+}
+
+// Texts from `first` on, each `step`-th.
+static void check_all(struct fixture *f, struct fixture *plan, enum router router, const char *const *texts,
+                      size_t count, size_t first, size_t step)
+{
+    open_with(f, router);
+    open_with(plan, router);
+    struct taken full = take(f, "full", "");
+    for (const struct method *const *m = methods; *m; m++)
+        for (size_t i = first; i < count; i += step)
+            check(f, plan, *m, texts[i], &full);
+    free(full.gradients);
+    fixture_close(plan);
+    fixture_close(f);
+}
+
+static void every_method_is_exact(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"chunk=1",
+                                        "chunk=4 keep=all segments=2 loss=all",
+                                        "chunk=5 inner=checkpoint attention=kept",
+                                        "chunk=7 offload=kv segments=3",
+                                        "chunk=6 offload=inputs",
+                                        "chunk=64 keep=all"};
+    for (size_t i = 0; i < FAMILIES * ROUTERS; i++) {
+        static const int32_t targets[] = {3, 30, 7};
+        struct fixture f = fixture_of(i % FAMILIES, i % 4 == 3 ? 1 : 23, "cpu");
+        f.batch_size = i % 2 ? 3 : 2;
+        f.document = i % 5 == 2 ? 7 : 0;
+        f.targets = f.context == 1 ? targets : NULL;
+        if (i % 3 == 1 && f.context > 1)
+            f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_O};
+        struct fixture plan = f;
+        plan.device_name = "plan-cpu";
+        check_all(&f, &plan, (enum router)(i / FAMILIES), texts, COUNT(texts), i / FAMILIES, ROUTERS);
+    }
+}
+
+// Chunks of more permuted rows than a block has.
+static void blocks_of_rows_cut_experts(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"chunk=500", "chunk=701 keep=all"};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture f = fixture_default();
+        f.context = 701;
+        f.batch_size = 3;
+        f.config.layers = 1;
+        choose(&f, i ? 2 : 0);
+        struct fixture plan = f;
+        plan.device_name = "plan-cpu";
+        open_with(&f, ANY);
+        assert_true(701 * 3 * f.config.experts.routing.chosen > f.device->ops->rules->expert_rows);
+        fixture_close(&f);
+        check_all(&f, &plan, ANY, texts, COUNT(texts), i, 2);
+    }
+}
+
+// Each parameter, along a direction of its own.
+static void gradients_are_those_of_the_loss(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FAMILIES; i++) {
+        struct fixture f = fixture_of(i, 9, "cpu");
+        open_with(&f, ANY);
+        struct taken full = take(&f, "full", "");
+        struct random random = random_named(11, "direction");
+        size_t at = 0, checked = 0;
+        for (size_t p = 0; p < f.model.parameter_count; p++) {
+            struct parameter *parameter = &f.model.parameters[p];
+            size_t count = tensor_count(parameter->grad);
+            double *values = parameter->value.data, slope = 0, size = 0, losses[2], step = 1e-6;
+            for (size_t j = 0; j < count; j++) {
+                double direction = random_normal(&random, at + j);
+                slope += direction * full.gradients[at + j];
+                size += fabs(direction * full.gradients[at + j]);
+            }
+            for (int side = 0; side < 2; side++) {
+                for (size_t j = 0; j < count; j++)
+                    values[j] += (side ? -2 : 1) * step * random_normal(&random, at + j);
+                struct taken taken = take(&f, "forward", "");
+                losses[side] = taken.loss;
+                free(taken.gradients);
+            }
+            for (size_t j = 0; j < count; j++)
+                values[j] += step * random_normal(&random, at + j);
+            double found = (losses[0] - losses[1]) / (2 * step);
+            if (!(fabs(found - slope) <= 1e-6 * size + 1e-8))
+                fail_msg("%zu, %s: %.10g by differences, %.10g", i, parameter->name, found, slope);
+            checked +=
+                size > 0 && (strstr(parameter->name, "mlp.experts") || strstr(parameter->name, "mlp.gate.") ||
+                             strstr(parameter->name, "mlp.shared_expert"));
+            at += count;
+        }
+        static const size_t parameters[FAMILIES] = {9, 6, 9, 12, 7};
+        assert_int_equal(checked, parameters[i]);
+        free(full.gradients);
+        fixture_close(&f);
+    }
+}
+
+// A step's FLOPs are three times a forward's, of the experts that tokens take and the router; a rebuild has no
+// product with down_proj.
+static void flops_are_of_the_chosen_experts(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_of(0, 23, "plan-cpu"), dense = fixture_default();
+    const struct experts *e = &f.config.experts;
+    double tokens = (double)(f.context * f.batch_size), d = (double)f.config.width,
+           chosen = (double)(e->routing.chosen * e->width), layers = (double)f.config.layers;
+    dense.device_name = "plan-cpu";
+    fixture_open(&f);
+    fixture_open(&dense);
+    struct taken full = take(&f, "full", ""), of_dense = take(&dense, "full", "");
+    struct taken again = take(&f, "checkpoint", ""), dense_again = take(&dense, "checkpoint", "");
+    double more = 3 * chosen + (double)e->routing.experts - 3 * (double)f.config.ffn;
+    assert_true(full.counters.flops - of_dense.counters.flops == 6 * layers * tokens * d * more);
+    assert_true(model_flops(&f.config, &f.lora, &f.batch) - model_flops(&dense.config, &dense.lora, &dense.batch) ==
+                6 * layers * tokens * d * more);
+    more -= chosen - (double)f.config.ffn;
+    assert_true(again.counters.flops - full.counters.flops - dense_again.counters.flops + of_dense.counters.flops ==
+                2 * layers * tokens * d * more);
+    fixture_close(&dense);
+    fixture_close(&f);
+}
+
+static void bits_are_those_of_any_threads(void **state)
+{
+    (void)state;
+    int before = omp_get_max_threads();
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        struct fixture f = fixture_of(0, 150, "cpu");
+        f.dtype = dtypes[i];
+        f.config.width = 96;
+        f.config.experts.width = 200;
+        open_with(&f, ANY);
+        double *first = NULL;
+        for (int threads = 1; threads <= 3; threads++) {
+            omp_set_num_threads(threads);
+            struct taken taken = take(&f, "seco", "chunk=128");
+            if (first)
+                assert_memory_equal(taken.gradients, first, f.gradient_count * sizeof *first);
+            free(first);
+            first = taken.gradients;
+        }
+        free(first);
+        fixture_close(&f);
+    }
+    omp_set_num_threads(before);
+}
+
+// Once the head is done, sums go the other way round; and the choices may be forgotten.
+struct turn {
+    struct unit_listener listener;
+    bool reverses, forgets;
+};
+
+static void turn_round(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    const struct turn *turn = (const struct turn *)listener;
+    if (unit != unit_of_head(model))
+        return;
+    model->device->reverse_sums = turn->reverses;
+    if (turn->forgets)
+        choices_close(model);
+}
+
+// Relative distance of a checkpointed step's gradient from that of the same step whose rebuilds sum as its first
+// pass.
+static double distance_of(struct fixture *f, bool forgets)
+{
+    struct turn turn = {{.done = turn_round}, false, false};
+    f->model.listener = &turn.listener;
+    struct taken same = take(f, "checkpoint", "");
+    turn.reverses = true;
+    turn.forgets = forgets;
+    struct taken reversed = take(f, "checkpoint", "");
+    f->model.listener = NULL;
+    f->device->reverse_sums = 0;
+    double distance = relative_l2(reversed.gradients, same.gradients, f->gradient_count);
+    free(reversed.gradients);
+    free(same.gradients);
+    return distance;
+}
+
+static void rebuilds_take_what_the_first_pass_chose(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.dtype = f.rounding = DTYPE_BF16;
+    f.config.width = 64;
+    f.context = 200;
+    fixture_set_experts(&f.config, 7, 32, 4);
+    open_with(&f, ANY);
+    double kept = distance_of(&f, false), anew = distance_of(&f, true);
+    fixture_close(&f);
+    if (!(kept > 0 && kept < 2e-2 && anew > 1.2 * kept))
+        fail_msg("kept choices %.2e from unreversed sums, new ones %.2e", kept, anew);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_method_is_exact),
+                                       cmocka_unit_test(blocks_of_rows_cut_experts),
+                                       cmocka_unit_test(gradients_are_those_of_the_loss),
+                                       cmocka_unit_test(flops_are_of_the_chosen_experts),
+                                       cmocka_unit_test(bits_are_those_of_any_threads),
+                                       cmocka_unit_test(rebuilds_take_what_the_first_pass_chose)};
+    return cmocka_run_group_tests_name("experts", tests, NULL, NULL);
+}
