@@ -84,12 +84,18 @@ static struct taken take_step(struct fixture *f, const struct method *method, vo
     return taken;
 }
 
+static struct taken take_default(struct fixture *f, const char *name)
+{
+    const struct method *method = method_find(name);
+    void *options = options_new(&method->options);
+    struct taken taken = take_step(f, method, options);
+    options_free(&method->options, options);
+    return taken;
+}
+
 static struct taken take_full(struct fixture *f)
 {
-    void *options = options_new(&method_find("full")->options);
-    struct taken taken = take_step(f, method_find("full"), options);
-    options_free(&method_find("full")->options, options);
-    return taken;
+    return take_default(f, "full");
 }
 
 static void check(struct fixture *f, struct fixture *plan, const struct method *method, const char *text,
@@ -166,6 +172,9 @@ static void every_option(void **state)
         f.document = i % 3 == 1 ? 7 : 0;
         struct fixture plan = f;
         plan.device_name = "plan-cpu";
+        open_with(&f, i % 3 == 2 ? &prompt : NULL);
+        open_with(&plan, i % 3 == 2 ? &prompt : NULL);
+        struct taken full = take_full(&f);
         for (size_t j = 0; j < COUNT(texts); j++)
             for (const struct method *const *m = methods; *m; m++) {
                 const struct option *option = option_find(&(*m)->options, "offload");
@@ -176,20 +185,17 @@ static void every_option(void **state)
                              strncmp(asked + 8, option->choices[n], strlen(option->choices[n])) == 0;
                 if (!takes || !(*m)->exact)
                     continue;
-                open_with(&f, i % 3 == 2 ? &prompt : NULL);
-                open_with(&plan, i % 3 == 2 ? &prompt : NULL);
-                struct taken full = take_full(&f);
                 check(&f, &plan, *m, texts[j], &full);
-                free(full.gradients);
-                fixture_close(&plan);
-                fixture_close(&f);
             }
+        free(full.gradients);
+        fixture_close(&plan);
+        fixture_close(&f);
     }
 }
 
 static double loss_of(struct fixture *f)
 {
-    struct taken taken = take_full(f);
+    struct taken taken = take_default(f, "forward");
     free(taken.gradients);
     return taken.loss;
 }

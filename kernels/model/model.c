@@ -21,10 +21,8 @@ static char *append_number(char *end, size_t number)
 static struct parameter *add(struct model *model, size_t rows, size_t cols, const char *name)
 {
     struct parameter *p = &model->parameters[model->parameter_count++];
+    *p = (struct parameter){.value = {.rows = rows, .cols = cols}, .size = rows * cols};
     append(p->name, name);
-    p->value.rows = rows;
-    p->value.cols = cols;
-    p->size = rows * cols;
     return p;
 }
 
@@ -195,7 +193,7 @@ void model_list(struct model *model, const struct config *config, const struct l
     size_t count = 7;
     for (size_t l = 0; l < c->layers; l++)
         count += 5 + 4 * (module_count(&config_mixer(c, l)->kind) + module_count(&config_mlp(c, l)->kind));
-    model->parameters = calloc(count, sizeof *model->parameters);
+    model->parameters = malloc(count * sizeof *model->parameters); // most models have a third of them
     model->layers = calloc(c->layers, sizeof *model->layers);
     CHECK(model->parameters && model->layers);
     bool glm = c->glm_norms;
