@@ -18,6 +18,7 @@
 #define MINISTRAL3  "{\"model_type\": \"ministral3\", \"num_key_value_heads\": 2, " SIZES
 #define INTERNLM3   "{\"model_type\": \"internlm3\", " SIZES
 #define OLMO2       "{\"model_type\": \"olmo2\", " SIZES
+#define OLMO_HYBRID "{\"model_type\": \"olmo_hybrid\", " SIZES
 #define GEMMA       "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
 #define GEMMA2      "{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
 #define GEMMA3      "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES

@@ -110,10 +110,12 @@ static void make_granite(struct config *c)
     c->logits_scale = 0.3;
 }
 
+// With dynamic RoPE, beyond its original context but for documents of 9 tokens.
 static void make_exaone4(struct config *c)
 {
     c->norms = NORMS_AFTER;
     c->qk_norm = true;
+    c->kinds[0].rope_scaling = (struct rope_scaling){.factor = 3, .original_context = 10, .dynamic = true};
     set_turns(c, (struct local_layers){0});
     config_remove_positions(c, (const bool[CONFIG_KIND_LAYERS]){[1] = true});
 }

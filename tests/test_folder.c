@@ -1,6 +1,7 @@
 // Tests of harness/folder, its weights: written weights are read back, from one file, shards or an adapter;
 // tensors that do not match the configuration are refused.
 #define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/tensors/gradients.h"
 #include "tests/folder_bench.h"
 
 static void expect_config(const struct config *a, const struct config *b)
@@ -14,12 +15,33 @@ static void expect_config(const struct config *a, const struct config *b)
         const struct layer_kind *of_a = config_kind(a, l), *of_b = config_kind(b, l);
         assert_true(of_a->heads == of_b->heads && of_a->kv_heads == of_b->kv_heads);
         assert_true(of_a->window == of_b->window && of_a->cap == of_b->cap && rope_is_same(of_a, of_b));
+        assert_true(of_a->mixer == of_b->mixer && of_a->value_dim == of_b->value_dim && of_a->rope == of_b->rope);
     }
+}
+
+static struct config olmo_hybrid(void)
+{
+    struct config c = small;
+    c.norms = NORMS_AFTER;
+    c.qk_norm = c.whole_qk_norm = true;
+    c.kinds[0].rope = ROPE_NONE;
+    c.kind_of[0] = CONFIG_DELTA;
+    c.kinds[CONFIG_DELTA] = (struct layer_kind){.mixer = MIXER_DELTA_SPLIT,
+                                                .heads = 4,
+                                                .kv_heads = 2,
+                                                .head_dim = 6,
+                                                .value_dim = 10,
+                                                .beta_scale = 2,
+                                                .gate_epsilon = 1e-5,
+                                                .norms_before = true};
+    return c;
 }
 
 static void folders_are_read_as_written(void **state)
 {
-    struct config configs[10] = {small, small, small, small, small, small, small, small, small, small};
+    struct config configs[11];
+    for (int i = 0; i < 11; i++)
+        configs[i] = small;
     configs[1].tied = true;
     configs[2].qkv_bias = true;
     configs[3].qk_norm = true;
@@ -43,8 +65,9 @@ static void folders_are_read_as_written(void **state)
     configs[9].embedding_scale = 4;
     configs[9].kind_of[configs[9].layers - 1] = 1;
     config_add_window(&configs[9], 5, (struct local_layers){.rope_theta = 100, .kv_heads = 4, .head_dim = 10});
+    configs[10] = olmo_hybrid();
     const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         for (int d = 0; d < 3; d++) {
             struct bench bench;
             struct status status = {0};
@@ -216,6 +239,63 @@ static void write_fused(const struct bench *bench, size_t rows_missing)
         fail_msg("%s", status.message);
 }
 
+// Writes OLMo Hybrid's weights as they are published: norms under other names, and a filter each of q, k and v, of
+// which k's lacks `rows_missing` rows.
+static void write_published(const struct bench *bench, size_t rows_missing)
+{
+    static const char *const names[][2] = {{"layers.0.input_layernorm", "layers.0.attention_layer_norm"},
+                                           {"post_attention_layernorm", "feedforward_layer_norm"}};
+    struct safetensors_item items[64] = {{0}};
+    struct safetensors_writer writer;
+    struct status status = {0};
+    size_t count = 0, keys = 12;
+    char published[64][160];
+    for (size_t i = 0; i < bench->model.parameter_count; i++) {
+        const struct parameter *p = &bench->model.parameters[i];
+        for (size_t part = 0; part < (p->filter ? 3 : 1); part++, count++) {
+            size_t rows = !p->filter ? p->value.rows : part < 2 ? keys : p->value.rows - 2 * keys;
+            snprintf(published[count], sizeof *published, "%s", p->name);
+            if (p->filter)
+                snprintf(published[count], sizeof *published, "model.layers.0.linear_attn.%c_conv1d.weight",
+                         "qkv"[part]);
+            for (size_t n = 0; n < 2; n++) {
+                const char *at = strstr(p->name, names[n][0]);
+                if (at)
+                    snprintf(published[count], sizeof *published, "%.*s%s.weight", (int)(at - p->name), p->name,
+                             names[n][1]);
+            }
+            rows -= p->filter && part == 1 ? rows_missing : 0;
+            items[count] = safetensors_item(published[count], rows, p->value.cols, parameter_form(p), DTYPE_F64);
+        }
+    }
+    bool fine = safetensors_create(&writer, bench_path(bench, "model.safetensors").text, items, count, &status);
+    for (size_t i = 0; fine && i < bench->model.parameter_count; i++) {
+        const struct parameter *p = &bench->model.parameters[i];
+        size_t values = tensor_count(p->value);
+        double *random = malloc(values * sizeof *random);
+        assert_non_null(random);
+        random_weights_values(p, 5, DTYPE_F64, 0, values, random);
+        fine =
+            safetensors_append(&writer, random, values - (p->filter ? rows_missing * p->value.cols : 0), &status);
+        free(random);
+    }
+    if (!fine || !safetensors_commit(&writer, &status))
+        fail_msg("%s", status.message);
+}
+
+static void published_filters_are_joined(void **state)
+{
+    struct bench bench;
+    bench_open(&bench, *state, olmo_hybrid(), (struct lora){0}, DTYPE_F64);
+    write_published(&bench, 0);
+    read_weights(&bench, DTYPE_F64);
+    for (size_t i = 0; i < bench.model.parameter_count; i++)
+        expect_random(&bench, &bench.model.parameters[i], 5, DTYPE_F64, DTYPE_F64);
+    write_published(&bench, 1);
+    expect_unread(&bench, "tensor model.layers.0.linear_attn.k_conv1d.weight: expected the shape [12, 1, 4]");
+    bench_close(&bench);
+}
+
 static void fused_weights_are_taken_apart(void **state)
 {
     struct bench bench;
@@ -373,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_quantised_as_they_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(published_filters_are_joined, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(fused_weights_are_taken_apart, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(integers_are_no_weights, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards_are_read_through_their_index, scratch_setup, scratch_teardown),

@@ -338,6 +338,34 @@ static void text_configs_are_read(void **state)
                 c.norm_epsilon == 1e-5);
 }
 
+// Layers of Gated DeltaNet, whose norms stand before their blocks, and attention with norms behind, of positions
+// unless rope_theta is null.
+static void olmo_hybrid_is_read_as_transformers_reads_it(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, OLMO_HYBRID ", \"rope_parameters\": {\"rope_theta\": null}}");
+    const struct layer_kind *delta = config_kind(&c, 0), *full = config_kind(&c, 1);
+    assert_true(delta->mixer == MIXER_DELTA_SPLIT && full->mixer == MIXER_ATTENTION);
+    assert_true(config_norms(&c, 0) == NORMS_BEFORE && config_norms(&c, 1) == NORMS_AFTER);
+    assert_true(delta->heads == 4 && delta->kv_heads == 4 && delta->head_dim == 6 && delta->value_dim == 12);
+    assert_true(delta->beta_scale == 2 && delta->gate_epsilon == 1e-5 && c.norm_epsilon == 1e-6);
+    assert_true(full->rope == ROPE_NONE && full->kv_heads == 4 && c.whole_qk_norm && c.max_context == 65536);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, OLMO_HYBRID ", \"rope_theta\": null, \"linear_num_key_heads\": 2, "
+                                       "\"linear_key_head_dim\": 5, \"linear_allow_neg_eigval\": false}");
+    assert_true(full->rope == ROPE_NONE && delta->heads == 4 && delta->kv_heads == 2);
+    assert_true(delta->head_dim == 5 && delta->value_dim == 10 && delta->beta_scale == 0);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, OLMO_HYBRID ", \"attention_bias\": true, \"rope_theta\": null, \"rope_parameters\": "
+                                       "{\"rope_theta\": 50}, \"layer_types\": [\"full_attention\", "
+                                       "\"linear_attention\"]}");
+    assert_true(config_kind(&c, 0)->rope == ROPE_HALVES && config_kind(&c, 0)->rope_theta == 50 && c.o_bias);
+    assert_true(config_kind(&c, 1)->mixer == MIXER_DELTA_SPLIT);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, OLMO_HYBRID "}");
+    assert_true(config_kind(&c, 1)->rope == ROPE_HALVES && config_kind(&c, 1)->rope_theta == 10000);
+}
+
 // Those that transformers has.
 static void presets_are_written_and_read(void **state)
 {
@@ -414,6 +442,13 @@ static const struct {
     {"{\"model_type\": \"minicpm3\", \"num_key_value_heads\": 3, \"hidden_size\": 32, \"num_hidden_layers\": 2, "
      "\"num_attention_heads\": 3, \"intermediate_size\": 48, \"vocab_size\": 64}",
      "key \"num_attention_heads\": 3 heads do not divide hidden_size 32"},
+    {OLMO_HYBRID ", \"layer_types\": [\"linear_attention\", \"linear_attention\"]}",
+     "key \"layer_types\": expected layers of both types"},
+    {OLMO_HYBRID ", \"layer_types\": [\"full_attention\", \"full_attention\"]}",
+     "key \"layer_types\": expected layers of both types"},
+    {OLMO_HYBRID ", \"hidden_act\": \"gelu_pytorch_tanh\"}", "key \"hidden_act\": expected silu"},
+    {OLMO_HYBRID ", \"rope_parameters\": {\"linear_attention\": {\"rope_theta\": 10}}}",
+     "key \"linear_attention\": transformers reads no RoPE by type of layer here"},
     {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, " SIZES "}",
      "key \"layer_types\": layers of Kimi Delta Attention (KDA) are not computed"},
     {"{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"linear_attn_config\": {\"kda_layers\": [1], "
@@ -431,7 +466,7 @@ static const struct {
      "key \"linear_attn_config\": expected an object"},
     {DEEPSEEK_V3 ", \"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 2, \"rope_scaling\": {\"type\": \"longrope\", "
                  "\"factor\": 4, \"mscale_all_dim\": 1, \"short_factor\": [1], \"long_factor\": [2]}}",
-     "key \"mscale_all_dim\": expected 0: it scales scores beside linear, llama3 and yarn alone"},
+     "key \"mscale_all_dim\": expected 0: it scales scores beside linear, dynamic, llama3 and yarn alone"},
     {"{\"model_type\": \"minicpm3\", \"num_key_value_heads\": 4, \"rope_scaling\": {\"rope_type\": "
      "\"proportional\", "
      "\"mscale_all_dim\": 1}, " SIZES "}",
@@ -513,8 +548,11 @@ static const struct {
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
     {LLAMA ", \"rope_scaling\": 2}", "key \"rope_scaling\": expected an object or null, found 2"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "factor\": expected a number, found nothing"},
-    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"dynamic\"}}",
-     "expected default, linear, llama3, yarn, longrope or proportional, found \"dynamic\""},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"ntk\"}}",
+     "expected default, linear, dynamic, llama3, yarn, longrope or proportional, found \"ntk\""},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"dynamic\"}}", "factor\": expected a number, found nothing"},
+    {LLAMA ", \"head_dim\": 2, \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}",
+     "dynamic rope_scaling needs factor >= 1, an original_context above 0 and two frequencies"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "factor\": expected a number, found nothing"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.2}}",
      "key \"partial_rotary_factor\": expected a share of head_dim 8 that has a pair"},
@@ -646,6 +684,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(positions_biases_and_factors, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(olmo_hybrid_is_read_as_transformers_reads_it, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(presets_are_written_and_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(numbers_of_python_under_keys_that_nobody_reads_are_left, scratch_setup,
                                         scratch_teardown),

@@ -114,6 +114,27 @@ static void longrope(void **state)
     assert_true(r->original_context == 32 && r->attention_factor == 1.25);
 }
 
+// Theta grows with the longest document, from max_position_embeddings on.
+static void dynamic_rope(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, INTERNLM3 ", \"max_position_embeddings\": 64, \"head_dim\": 8, "
+                                                   "\"original_max_position_embeddings\": 16, \"rope_scaling\": "
+                                                   "{\"rope_type\": \"dynamic\", \"factor\": 6}}"),
+                  plain = config_of(scratch, INTERNLM3 ", \"head_dim\": 8}");
+    const struct rope_scaling *r = &c.kinds[0].rope_scaling;
+    double all[4], at[4], beyond[4];
+    assert_true(r->dynamic && r->factor == 6 && r->original_context == 64 && c.max_context == 64);
+    assert_true(rope_gain(&c.kinds[0]) == 1 && !rope_is_same(&c.kinds[0], &plain.kinds[0]));
+    rope_frequencies(&plain, &plain.kinds[0], 0, all);
+    rope_frequencies(&c, &c.kinds[0], 64, at);
+    rope_frequencies(&c, &c.kinds[0], 128, beyond);
+    assert_memory_equal(at, all, sizeof at);
+    for (size_t j = 0; j < 4; j++) // 6 * 128 / 64 - 5 = 7
+        assert_true(fabs(beyond[j] / all[j] * pow(7, (double)j / 3) - 1) < 1e-14);
+    expect_same_again(scratch, &c);
+}
+
 // YaRN's blend begins and ends between frequencies; null means false to transformers.
 static void yarn_untruncated(void **state)
 {
@@ -158,6 +179,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(proportional_rope, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(longrope, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(dynamic_rope, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(yarn_untruncated, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(queries_scaled_by_position, scratch_setup, scratch_teardown),
     };

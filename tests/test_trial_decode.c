@@ -118,6 +118,14 @@ static void a_model_may_be_a_shape(void **state)
     assert_true(again.config.long_factors[1] == 4 && again.config.kinds[0].rope_scaling.attention_factor == 1.25);
     trial_free(&again);
     trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'dynamic', 'factor': 2, "
+                           "'original_context': 64}}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    assert_true(again.config.kinds[0].rope_scaling.dynamic);
+    assert_int_equal(again.config.kinds[0].rope_scaling.original_context, 64);
+    trial_free(&again);
+    trial_free(&trial);
     trial = trial_of(MODEL("{'preset': 'tiny', 'sliding_window': 8, 'full_layers': [1, 2], 'no_rope_layers': [1], "
                            "'chunked': true, 'position_scale': {'beta': 0.2, 'length': 16, "
                            "'offset': 1, 'no_rope': true}}"));
@@ -157,14 +165,15 @@ static void a_model_may_be_a_shape(void **state)
     trial_free(&trial);
     trial = trial_of(MODEL("{'preset': 'tiny', 'kv_rank': 24, 'q_rank': 16, 'head_dim': 48, 'rotary': 16, "
                            "'value_dim': 20, 'rope': 'interleaved', 'delta': {'layers': [1], 'heads': 4, "
-                           "'key_heads': 2, 'key_dim': 8, 'value_dim': 8}}"));
+                           "'key_heads': 2, 'key_dim': 8, 'value_dim': 8, 'split': true, 'norms_before': true}}"));
     again = trial_of(trial.canonical);
     assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
     const struct layer_kind *latent = config_full_kind(&again.config);
     assert_int_equal(latent->mixer, MIXER_LATENT);
     assert_true(latent->kv_heads == 4 && latent->kv_rank == 24 && latent->q_rank == 16 && latent->value_dim == 20);
     assert_true(latent->head_dim == 48 && latent->rotary == 16 && latent->rope == ROPE_INTERLEAVED);
-    assert_int_equal(config_kind(&again.config, 1)->mixer, MIXER_DELTA);
+    assert_int_equal(config_kind(&again.config, 1)->mixer, MIXER_DELTA_SPLIT);
+    assert_true(config_kind(&again.config, 1)->norms_before);
     trial_free(&again);
     trial_free(&trial);
     trial =

@@ -110,6 +110,9 @@ FOLDERS["qwen3_5"] = {"model_type": "qwen3_5_text", "architectures": ["Qwen3_5Fo
                       "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
                       "linear_value_head_dim": 10, "attention_bias": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
                                                                        "partial_rotary_factor": 1.0}}
+FOLDERS["olmo_hybrid"] = {"model_type": "olmo_hybrid", "architectures": ["OlmoHybridForCausalLM"], "num_hidden_layers": 4, "head_dim": 16,
+                          "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
+                          "linear_value_head_dim": 10, "rope_parameters": {"rope_type": "default", "rope_theta": None}}
 LATENT = {"num_key_value_heads": 4, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6,
           "v_head_dim": 7, "first_k_dense_replace": 3}  # layers are dense
 FOLDERS["deepseek_v2, biases"] = {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], **LATENT, "q_lora_rank": None,
@@ -156,6 +159,8 @@ FOLDERS["ministral3"] = {"model_type": "ministral3", "architectures": ["Ministra
                                                                    "llama_4_scaling_beta": 0.3, "original_max_position_embeddings": 16}}
 FOLDERS["internlm3"] = {"model_type": "internlm3", "architectures": ["LlamaForCausalLM"], "head_dim": 16, "qkv_bias": True,
                         "bias": True}
+FOLDERS["internlm3, dynamic rope"] = {**FOLDERS["internlm3"], "max_position_embeddings": 40, "rope_scaling": {
+    "rope_type": "dynamic", "factor": 6.0}}  # beyond it, but for packed documents
 GPT_OSS = "granite_swa, gpt_oss's attention"
 FOLDERS[GPT_OSS] = {"model_type": "granite_swa", "architectures": ["GraniteSWAForCausalLM"], "head_dim": 16, "sliding_window": 17,
                     "attention_multiplier": 0.25, "embedding_multiplier": 1.0, "attention_bias": True, "tie_word_embeddings": False,
@@ -194,6 +199,8 @@ def interleaved(config):
 def has_rope(config, layer):
     if config["model_type"] == "kimi_linear":
         return False
+    if config["model_type"] == "olmo_hybrid":
+        return rope_of(config, layer)["rope_theta"] is not None
     if config["model_type"] == "smollm3":
         listed = config.get("no_rope_layers")
         return bool(listed[layer]) if listed else (layer + 1) % config.get("no_rope_layer_interval", 4) != 0
@@ -214,6 +221,9 @@ def rope_frequencies(config, layer, longest):
     rope = rope_of(config, layer)
     theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
     dim = int(layer_head_dim(config, layer) * partial_of(config))
+    if rope.get("rope_type") == "dynamic":
+        original = config["max_position_embeddings"]
+        theta *= (rope["factor"] * max(int(longest), original) / original - (rope["factor"] - 1)) ** (dim / (dim - 2))
     frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     if rope.get("rope_type") == "llama3":
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
@@ -311,7 +321,11 @@ def delta_net(weights, config, at, h, linear):
     """What Gated DeltaNet adds to x, of h, its norm: [B, T, d]."""
     heads, value_heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
     at += "linear_attn."
-    rows = F.pad(linear(at + "in_proj_qkv", h), (0, 0, 3, 0))
+    split = config["model_type"] == "olmo_hybrid"  # projections apart
+    named = lambda name: at + ({"in_proj_z": "g_proj", "in_proj_b": "b_proj", "in_proj_a": "a_proj", "norm": "o_norm", "out_proj": "o_proj"}[name]
+                               if split else name)
+    qkv = torch.cat([linear(f"{at}{p}_proj", h) for p in "qkv"], -1) if split else linear(at + "in_proj_qkv", h)
+    rows = F.pad(qkv, (0, 0, 3, 0))
     taps = weights[at + "conv1d.weight"][:, 0]
     qkv = F.silu(sum(taps[:, j] * rows[:, j:j + h.shape[1]] for j in range(4)))
     keys = heads * config["linear_key_head_dim"]
@@ -319,10 +333,11 @@ def delta_net(weights, config, at, h, linear):
     q, k = (x.unflatten(-1, (heads, -1)) for x in (q, k))
     q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (q, k))
     q, k = (x.repeat_interleave(value_heads // heads, 2) for x in (q / math.sqrt(config["linear_key_head_dim"]), k))
-    g = -weights[at + "A_log"].exp() * F.softplus(linear(at + "in_proj_a", h) + weights[at + "dt_bias"])
-    o = delta_rule(q, k, v.unflatten(-1, (value_heads, -1)), g, linear(at + "in_proj_b", h).sigmoid())
-    o = rms_norm(o, weights[at + "norm.weight"], config["rms_norm_eps"])
-    return linear(at + "out_proj", (o * F.silu(linear(at + "in_proj_z", h)).unflatten(-1, (value_heads, -1))).flatten(2))
+    g = -weights[at + "A_log"].exp() * F.softplus(linear(named("in_proj_a"), h) + weights[at + "dt_bias"])
+    beta = linear(named("in_proj_b"), h).sigmoid() * (2 if config.get("linear_allow_neg_eigval") else 1)
+    o = delta_rule(q, k, v.unflatten(-1, (value_heads, -1)), g, beta)
+    o = rms_norm(o, weights[named("norm") + ".weight"], 1e-5 if split else config["rms_norm_eps"])
+    return linear(named("out_proj"), (o * F.silu(linear(named("in_proj_z"), h)).unflatten(-1, (value_heads, -1))).flatten(2))
 
 
 def latent_keys(weights, config, at, h, linear):
@@ -395,9 +410,9 @@ def decoder(weights, config, ids, documents, scale=None):
     x = F.embedding(ids, weights["model.embed_tokens.weight"], config.get("pad_token_id")) * embedding_scale
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
-        angles = [x[:, None] for x in rope_angles(config, positions_of(documents), layer)]
-        h = x if after else norm(at + "input_layernorm", x)
-        if hybrid and config["layer_types"][layer] == "linear_attention":
+        delta = (hybrid or config["model_type"] == "olmo_hybrid") and config["layer_types"][layer] == "linear_attention"
+        h = x if after and not delta else norm(at + "input_layernorm", x)
+        if delta:
             x = x + delta_net(weights, config, at, h, linear)
             h = norm(at + "post_attention_layernorm", x)
             x = x + linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
@@ -419,6 +434,7 @@ def decoder(weights, config, ids, documents, scale=None):
             q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
         if has_rope(config, layer):
             first = config["qk_nope_head_dim"] if latent else 0
+            angles = [x[:, None] for x in rope_angles(config, positions_of(documents), layer)]
             q, k = (torch.cat([x[..., :first], rotate(x[..., first:], angles)], -1) for x in (q, k))
         q = q * position_scale(config, layer, positions_of(documents))
         k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))
@@ -468,10 +484,22 @@ def apart(tensors, config):
     return found
 
 
+def joined(tensors):
+    """Those of OLMo Hybrid's files by the names that they have in its model."""
+    found = {}
+    for name, tensor in tensors.items():
+        if name.endswith("q_conv1d.weight"):
+            found[name.replace("q_conv1d", "conv1d")] = torch.cat([tensors[name.replace("q_conv1d", f"{p}_conv1d")] for p in "qkv"])
+        elif not name.endswith(("k_conv1d.weight", "v_conv1d.weight")):
+            name = name.replace("feedforward_layer_norm", "post_attention_layernorm")
+            found[name.replace("attention_layer_norm", "input_layernorm")] = tensor
+    return found
+
+
 def language_model(tensors):
     """Those of a causal language model, by its names, whatever lies around or beside it."""
     found = {}
-    for name, tensor in tensors.items():
+    for name, tensor in joined(tensors).items():
         name = re.sub(r"(^|(?<=\.))(module|_orig_mod)\.", "", name)
         name = re.sub(r"^((model|language_model|text_model)\.)+(?=lm_head|embed_tokens|layers|norm)", "", name)
         if name.startswith(("embed_tokens.", "layers.", "norm.")):
@@ -582,6 +610,9 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
     attention = "eager" if config["model_type"] in ("gemma2", "granite_swa") else "sdpa"
     model = gpt_oss(folder, config) if as_gpt_oss else \
         loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
+    for name, p in model.named_parameters():
+        if p.dtype != torch.float64:  # OLMo Hybrid's A_log is f32 whatever dtype is asked for
+            p.data = language_model(load_file(f"{folder}/model.safetensors"))[name].double()
     if twins:
         gemma, types = config["model_type"].startswith(("gemma", "qwen3_5")), config.get("layer_types") or []
         gemma = gemma and config["model_type"] != "gemma4_text"
@@ -604,12 +635,12 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
             if type(module).__name__.startswith("Cohere") and type(module).__name__.endswith("LayerNorm"):
                 module.forward = lambda x, m=module: rms_norm(x - x.mean(-1, keepdim=True), m.weight, config["layer_norm_eps"])
             if type(module).__name__.endswith("RMSNormGated"):
-                module.forward = lambda x, gate, m=module: rms_norm(x, m.weight, config["rms_norm_eps"]) * F.silu(gate)
+                module.forward = lambda x, gate, m=module: rms_norm(x, m.weight, m.variance_epsilon) * F.silu(gate)
             if type(module).__name__.endswith("ScaledWordEmbedding"):
                 module.embed_scale = torch.tensor(config.get("scale_emb", math.sqrt(config["hidden_size"])), dtype=torch.float64)
+    module = inspect.getmodule(type(model))
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
-    module = inspect.getmodule(type(model))
     wide = mock.patch.object(torch.Tensor, "float", torch.Tensor.double) if twins else contextlib.nullcontext()
     with mock.patch.dict(module.__dict__, in_f64(module) if twins else {}), wide:
         loss = loss_of(model(ids, use_cache=False, **packed).logits, labels)
@@ -817,7 +848,7 @@ def main():
     cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], one, masked, None))
     packed = (torch.arange(CONTEXT) // DOCUMENT).expand(BATCH, CONTEXT)
     ended = torch.where(F.pad(packed[:, 1:], (0, 1), value=-1) == packed, shifted, -100)
-    for title in ("llama, llama3 rope, tied", "mistral, sliding window", "qwen3, tied", "phi3, longrope", "ministral3"):
+    for title in ("llama, llama3 rope, tied", "mistral, sliding window", "qwen3, tied", "phi3, longrope", "internlm3, dynamic rope", "ministral3"):
         cases.append((f"{title}, packed", folders[title], ["--documents", DOCUMENT], packed, ended, None))
     cases.append(("mistral, gradient of padding", folders["mistral"], ["--pad-gradient"], one, shifted, None))
     for i, (title, options) in enumerate(ADAPTERS.items()):

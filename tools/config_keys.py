@@ -28,7 +28,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa",
             "smollm3", "exaone4", "seed_oss", "ernie4_5", "granite", "glm", "glm4", "cohere", "cohere2", "gemma4_text",
-            "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3", "ministral3", "internlm3")
+            "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3", "ministral3", "internlm3",
+            "olmo_hybrid")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")
 ROOT = os.path.dirname(transformers.__file__)

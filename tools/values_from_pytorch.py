@@ -37,12 +37,15 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
           "original_max_position_embeddings": 32}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 AS_WRITTEN = {"as_written": True}  # config.json has these keys; else those that transformers makes of them
+DYNAMIC = {"rope_type": "dynamic", "factor": 6.0}
 LEFT_OUT = object()
 PHI3 = {"model_type": "phi3", "head_dim": 4, "partial_rotary_factor": 1.0}
 LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [3.0, 2.0]}
 MINISTRAL3 = {"model_type": "ministral3", "head_dim": 16, "sliding_window": None}
 GEMMA4 = {"model_type": "gemma4_text", "head_dim": 4, "global_head_dim": 8, "hidden_size_per_layer_input": 0,
           "sliding_window": 5, "num_hidden_layers": 7, "final_logit_softcapping": 2.0}
+OLMO_HYBRID = {"model_type": "olmo_hybrid", "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+               "linear_key_head_dim": 5, "linear_value_head_dim": 3, "num_hidden_layers": 2}
 QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
 LATENT = {"num_key_value_heads": 4, "head_dim": LEFT_OUT, "q_lora_rank": 10, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
           "qk_rope_head_dim": 8, "v_head_dim": 3, "first_k_dense_replace": 3}
@@ -160,6 +163,20 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e2}}}, {}),
     ("gemma4, LoRA", {**GEMMA4, "attention_k_eq_v": True},
      {"lora": {"r": 4, "lora_alpha": 12, "target_modules": ["k_proj", "o_proj", "down_proj"]}}),
+    ("olmo_hybrid, no positions", {**OLMO_HYBRID, "rope_parameters": {"rope_type": "default", "rope_theta": None}}, {}),
+    ("olmo_hybrid, yarn, biases, no negative eigenvalues", {**OLMO_HYBRID, "head_dim": 16, "attention_bias": True,
+                                                            "linear_allow_neg_eigval": False, "rope_parameters": {**YARN, "rope_theta": 1e2}}, {}),
+    ("olmo_hybrid, LoRA", {**OLMO_HYBRID, "layer_types": ["full_attention", "linear_attention"]}, {"lora": {
+        "r": 2, "lora_alpha": 3, "target_modules": ["q_proj", "v_proj", "g_proj", "b_proj", "a_proj", "o_proj"]}}),
+    ("internlm3, dynamic rope", {"model_type": "internlm3", "max_position_embeddings": 16, "rope_scaling": DYNAMIC}, AS_WRITTEN),
+    ("internlm3, dynamic rope, documents of less than its original context", {
+        "model_type": "internlm3", "max_position_embeddings": 16, "rope_scaling": DYNAMIC}, {**AS_WRITTEN, "documents": DOCUMENT}),
+    ("glm, dynamic rope of parts of heads, documents", {"model_type": "glm", "head_dim": 16, "max_position_embeddings": 7,
+                                                        "rope_scaling": DYNAMIC}, {"documents": DOCUMENT}),
+    ("deepseek_v3, dynamic rope, mscale_all_dim", {"model_type": "deepseek_v3", **LATENT, "max_position_embeddings": 8, "rope_scaling": {
+        **DYNAMIC, "mscale_all_dim": 0.7}}, {}),
+    ("olmo_hybrid, sizes left out, rope_theta null", {"model_type": "olmo_hybrid", "head_dim": LEFT_OUT, "rope_theta": None},
+     AS_WRITTEN),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -227,7 +244,8 @@ def make_model(folder, changes):
     with open(f"{folder}/config.json") as file:
         found = json.load(file)
     # transformers saves a dense MLP of Kimi Linear under the name of its experts' block, which published files do not.
-    weights = {name.replace("block_sparse_moe", "mlp"): w for name, w in load_file(path).items()}
+    # Names of OLMo Hybrid are those within its model, under which longbp writes it.
+    weights = {name.replace("block_sparse_moe", "mlp"): w for name, w in check.joined(load_file(path)).items()}
     save_file({name: fused(name, w, known(found), gemma) for name, w in weights.items()}, path, {"format": "pt"})
     return found
 

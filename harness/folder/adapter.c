@@ -177,13 +177,13 @@ static void describe_target(const struct description *d, size_t target)
     for (size_t l = lowest; l < (same ? lowest + 1 : layers); l++) {
         char name[64], whole[96];
         struct lora_factors factors = own_factors(d->config, d->lora, l, target);
-        lora_module_name(name, sizeof name, l, target);
+        if (!factors.rank)
+            continue;
+        lora_module_name(name, sizeof name, d->config, l, target);
         weight_name_within(whole, sizeof whole, d->config->submodule, name);
         const char *shown = same ? lora_module_leaf(target) : whole;
-        if (factors.rank) {
-            json_array_append_new(d->targets, json_string(shown));
-            describe_factors(d, shown, factors);
-        }
+        json_array_append_new(d->targets, json_string(shown));
+        describe_factors(d, shown, factors);
     }
 }
 

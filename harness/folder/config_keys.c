@@ -6,6 +6,7 @@
     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA |        \
      KEYS_EXAONE4 | KEYS_COHERE2 | KEYS_GEMMA4)
 #define COHERES (KEYS_COHERE | KEYS_COHERE2)
+#define DELTA   (KEYS_QWEN3_5 | KEYS_OLMO_HYBRID)
 #define LATENT                                                                                                     \
     (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3)
 #define EXPERTS    (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR)
@@ -26,6 +27,7 @@ static const char code[] = "names code", drafts[] = "of heads that draft", dropo
 const struct config_key config_keys[] = {
     {LATENT, KEY_READ, NAMES("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")},
     {KEYS_GLM4_MOE_LITE | KEYS_DEEPSEEK_V3 | KEYS_YOUTU, KEY_READ, NAMES("head_dim")},
+    {KEYS_KIMI_LINEAR, KEY_HARMLESS, NAMES("head_dim"), .why = "heads have qk_nope_head_dim + qk_rope_head_dim"},
     {LATENT, KEY_HARMLESS, NAMES("head_dim", "qk_head_dim"), .why = "follows from the parts of a head"},
     {KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE, KEY_READ, NAMES("rope_interleave")},
     {KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_KIMI_LINEAR, KEY_READ, NAMES("first_k_dense_replace")},
@@ -91,10 +93,15 @@ const struct config_key config_keys[] = {
     {WINDOWS, KEY_READ, NAMES("sliding_window")},
     {KEYS_ALL, KEY_HARMLESS, NAMES("sliding_window", "attention_chunk_size", "number_of_conv_states", "use_cache"),
      .why = "of the cache in decoding"},
-    {LISTED | KEYS_MISTRAL | KEYS_QWEN3_5, KEY_READ, NAMES("layer_types")},
-    {KEYS_QWEN3_5, KEY_READ,
-     NAMES("full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
-           "linear_num_key_heads", "linear_num_value_heads")},
+    {LISTED | KEYS_MISTRAL | DELTA, KEY_READ, NAMES("layer_types")},
+    {KEYS_QWEN3_5, KEY_READ, NAMES("full_attention_interval")},
+    {DELTA, KEY_READ,
+     NAMES("linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads",
+           "linear_num_value_heads")},
+    {KEYS_OLMO_HYBRID, KEY_READ, NAMES("linear_allow_neg_eigval")},
+    {KEYS_OLMO_HYBRID, KEY_HARMLESS,
+     NAMES("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
+     .why = "random weights of new models"},
     {SWITCHED, KEY_READ, NAMES("use_sliding_window", "max_window_layers")},
     {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_QWEN2 | KEYS_EXAONE4 |
              KEYS_ERNIE4_5),

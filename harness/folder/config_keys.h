@@ -34,7 +34,8 @@ enum key_set {
     KEYS_COHERE = 134217728,
     KEYS_COHERE2 = 268435456,
     KEYS_GEMMA4 = 536870912,
-    KEYS_ALL = 1073741823
+    KEYS_OLMO_HYBRID = 1073741824,
+    KEYS_ALL = 2147483647
 };
 
 // A key is read, or does not affect the computation, or is refused unless it has a neutral value.

@@ -87,6 +87,89 @@ static bool split_fused(struct shards *shards, const struct model *model, struct
     return fine;
 }
 
+// --- OLMo Hybrid's files, which have other names than transformers' model, and a filter each of q, k and v
+
+static void rename_norms(struct safetensors *file)
+{
+    static const char *const names[][2] = {{".attention_layer_norm.", ".input_layernorm."},
+                                           {".feedforward_layer_norm.", ".post_attention_layernorm."}};
+    for (size_t i = 0; i < file->count; i++)
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+            char *name = file->tensors[i].name, *at = strstr(name, names[n][0]);
+            if (at) {
+                file->tensors[i].name =
+                    text_new("%.*s%s%s", (int)(at - name), name, names[n][1], at + strlen(names[n][0]));
+                free(name);
+            }
+        }
+    safetensors_sort(file);
+}
+
+static const struct safetensors_tensor *filter_of(const struct shards *shards, const struct parameter *p, char part,
+                                                  struct safetensors **file)
+{
+    static const char conv[] = "conv1d.weight";
+    char *name = text_new("%.*s%c_%s", (int)(strlen(p->name) - strlen(conv)), p->name, part, conv);
+    *file = (struct safetensors *)shards_find(shards, name);
+    const struct safetensors_tensor *t = *file ? safetensors_find(*file, name) : NULL;
+    free(name);
+    return t;
+}
+
+// Puts one tensor in the place of the parameter's three, if all are there: others are told later. False and a
+// status if their shapes or dtypes are not those.
+static bool join_filters(struct shards *shards, const struct parameter *p, size_t keys, struct status *status)
+{
+    static const char parts[] = "qkv";
+    const size_t rows[] = {keys, keys, p->value.rows - 2 * keys};
+    struct safetensors *file;
+    const struct safetensors_tensor *found[3];
+    size_t bytes = 0;
+    for (size_t i = 0; i < 3; i++) {
+        found[i] = filter_of(shards, p, parts[i], &file);
+        if (!found[i])
+            return true;
+        if (!safetensors_has_shape(file, found[i], rows[i], p->value.cols, parameter_form(p), status))
+            return false;
+        if (strcmp(found[i]->dtype_name, found[0]->dtype_name) != 0)
+            return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %s, as q_conv1d has it, found %s",
+                              file->path, found[i]->name, found[0]->dtype_name, found[i]->dtype_name);
+        bytes += found[i]->bytes;
+    }
+    struct safetensors_tensor whole = *found[0];
+    unsigned char *data = malloc(bytes), *end = data;
+    CHECK(data);
+    for (size_t i = 0; i < 3; end += found[i++]->bytes)
+        memcpy(end, found[i]->data, found[i]->bytes);
+    for (size_t i = 0; i < 3; i++) {
+        const struct safetensors_tensor *t = filter_of(shards, p, parts[i], &file);
+        safetensors_remove(file, t); // the last one's file has room now
+    }
+    whole.name = text_new("%s", p->name);
+    whole.shape[0] = p->value.rows;
+    whole.count = tensor_count(p->value);
+    whole.data = data;
+    whole.bytes = bytes;
+    whole.own = true;
+    file->tensors[file->count++] = whole;
+    safetensors_sort(file);
+    return true;
+}
+
+static bool join_split(struct shards *shards, const struct model *model, struct status *status)
+{
+    const struct layer_kind *kind = &model->config.kinds[CONFIG_DELTA];
+    bool fine = true;
+    if (kind->mixer != MIXER_DELTA_SPLIT)
+        return true;
+    for (size_t i = 0; i < shards->count; i++)
+        rename_norms(&shards->files[i]);
+    for (size_t i = 0; fine && i < model->parameter_count; i++)
+        if (model->parameters[i].filter)
+            fine = join_filters(shards, &model->parameters[i], kind->kv_heads * kind->head_dim, status);
+    return fine;
+}
+
 // A list of mismatched names, the first few spelled out.
 struct list {
     size_t count;
@@ -314,8 +397,9 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
     struct shards shards = {0};
     bool ok = device->status.code == STATUS_OK &&
               shards_open_weights(&shards, folder, model->config.tied || model->lora.untied, status) &&
-              split_fused(&shards, model, status) && check_names(&shards, folder, model, status) &&
-              check_tensors(&shards, model, status) && check_buffers(&shards, &model->config, status);
+              split_fused(&shards, model, status) && join_split(&shards, model, status) &&
+              check_names(&shards, folder, model, status) && check_tensors(&shards, model, status) &&
+              check_buffers(&shards, &model->config, status);
     if (ok) {
         read_all(&shards, model, rounding);
         randomize_factors(model, seed, rounding);

@@ -77,6 +77,14 @@ static bool read_yarn(struct rope rope, struct config *c, struct status *status)
                              status);
 }
 
+// Its original context is max_position_embeddings.
+static bool read_dynamic(struct rope rope, struct config *c, struct status *status)
+{
+    struct rope_scaling *r = &c->kinds[0].rope_scaling;
+    *r = (struct rope_scaling){.original_context = c->max_context, .dynamic = true};
+    return required_number(config_key_of(rope.object, "factor"), 1, &r->factor, status);
+}
+
 static bool read_factors(struct json_field field, size_t pairs, double *factors, struct status *status)
 {
     if (!json_is_array(field.value) || json_array_size(field.value) != pairs || pairs > LONGROPE_PAIRS)
@@ -156,14 +164,15 @@ static struct json_field type_of(struct json_field object)
 static bool read_rope_object(struct rope rope, double *theta, struct config *c, struct status *status)
 {
     struct json_field object = rope.object, type = type_of(object);
-    const char *name = "default", *types = "default, linear, llama3, yarn, longrope or proportional";
+    const char *name = "default", *types = "default, linear, dynamic, llama3, yarn, longrope or proportional";
     types = rope.local                  ? "default in layers with a window"
             : rope.family->default_rope ? "default or longrope, for which transformers takes su and yarn, too"
                                         : types;
     if (!json_is_object(object.value))
         return json_field_expected(object, status, "an object or null");
-    for (size_t i = 0; family_layer_types[i]; i++) {
-        struct json_field nested = json_field_get(object, family_layer_types[i]);
+    static const char *const types_of_layers[] = {"full_attention", "sliding_attention", "linear_attention"};
+    for (size_t i = 0; i < sizeof types_of_layers / sizeof *types_of_layers; i++) {
+        struct json_field nested = json_field_get(object, types_of_layers[i]);
         if (nested.value)
             return json_field_fail(nested, status, "transformers reads no RoPE by type of layer here");
     }
@@ -187,6 +196,8 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
             return read_llama3(rope, c, status);
         if (strcmp(name, "yarn") == 0)
             return read_yarn(rope, c, status);
+        if (strcmp(name, "dynamic") == 0)
+            return read_dynamic(rope, c, status);
         if (strcmp(name, "linear") == 0)
             return required_number(config_key_of(object, "factor"), 1, &c->kinds[0].rope_scaling.factor, status);
     }
@@ -206,7 +217,8 @@ static bool read_score_scale(struct rope rope, struct config *c, struct status *
     if (!json_field_number(all, 0, 1e6, &scale, status))
         return false;
     if (scale > 0 && (r->longrope || r->factor == 0))
-        return json_field_expected(all, status, "0: it scales scores beside linear, llama3 and yarn alone");
+        return json_field_expected(all, status,
+                                   "0: it scales scores beside linear, dynamic, llama3 and yarn alone");
     c->kinds[0].query_scale = scale > 0 ? family_score_scale(r->factor, scale) : 0;
     return true;
 }
@@ -268,7 +280,7 @@ static bool read_position_scale(struct json_field object, struct layer_kind *kin
     struct json_field beta = config_key_of(object, "llama_4_scaling_beta"),
                       original = config_key_of(object, "original_max_position_embeddings");
     struct position_scale *scale = &kind->position_scale;
-    scale->length = kind->rope_scaling.original_context;
+    scale->length = kind->rope_scaling.dynamic ? 0 : kind->rope_scaling.original_context;
     if (scale->length == 0 && !original.value)
         return json_field_expected(original, status, "a number of tokens, which queries are scaled by");
     if (!required_number(beta, 0, &scale->beta, status) ||
@@ -308,6 +320,13 @@ static bool read_interleave(struct json_field field, struct layer_kind *kind, st
     return true;
 }
 
+// The object's rope_theta counts before the root's.
+static bool is_theta_null(struct json_field root, struct json_field object)
+{
+    const json_t *own = json_object_get(object.value, "rope_theta");
+    return json_is_null(own ? own : json_object_get(root.value, "rope_theta"));
+}
+
 // Sets rope_theta, that of layers with a window, and rope_scaling of a config whose max_context is set. There are
 // two spellings: rope_theta beside rope_scaling, which counts unless it is empty; or, from transformers 5 on, all
 // within rope_parameters. False and a status that names the key otherwise.
@@ -324,7 +343,9 @@ static bool read_rope(struct json_field root, const struct family *family, struc
     if (family->latent.kv_rank == 0)
         c->kinds[0].rotary = (size_t)(share * (double)c->kinds[0].head_dim);
     local->rope_theta = family->local_rope_theta;
-    if (family->rope == ROPE_NONE)
+    if (family->no_rope == NO_ROPE_NULL_THETA && is_theta_null(root, scaling.value ? scaling : parameters))
+        c->kinds[0].rope = ROPE_NONE;
+    if (c->kinds[0].rope == ROPE_NONE)
         return true;
     if (family->interleaves && !read_interleave(json_field_get(root, "rope_interleave"), &c->kinds[0], status))
         return false;
@@ -802,14 +823,17 @@ static bool read_no_rope_layers(struct json_field root, struct config *c, bool *
     return true;
 }
 
-// Reads which layers are Gated DeltaNet; `each`: every so many layers, from the lowest on, the last is attention.
-static bool read_delta_types(struct json_field types, size_t each, struct config *c, struct status *status)
+// Reads which layers are Gated DeltaNet; `each`: every so many layers, from the lowest on, the last is attention,
+// and with `both` the highest one if no other is.
+static bool read_delta_types(struct json_field types, size_t each, bool both, struct config *c,
+                             struct status *status)
 {
     static const struct names names = {2, {"full_attention", "linear_attention"}};
+    size_t count = 0;
     if (types.value && (!json_is_array(types.value) || json_array_size(types.value) != c->layers))
         return json_field_expected(types, status, "a list of %zu types, one per layer", c->layers);
     for (size_t l = 0; l < c->layers; l++) {
-        size_t delta = (l + 1) % each > 0;
+        size_t delta = (l + 1) % each > 0 && !(both && l + 1 == c->layers && l < each);
         if (types.value && !json_field_choice(json_field_at(types, l), &names, "type of layer", &delta, status))
             return false;
         if (delta && l >= CONFIG_KIND_LAYERS) {
@@ -818,8 +842,10 @@ static bool read_delta_types(struct json_field types, size_t each, struct config
         }
         if (delta)
             c->kind_of[l] = CONFIG_DELTA;
+        count += delta;
     }
-    return true;
+    return !both || (count > 0 && count < c->layers) ||
+           json_field_expected(types, status, "layers of both types, as transformers does");
 }
 
 static bool read_no_rope(struct json_field root, const struct family *family, struct config *c,
@@ -841,29 +867,37 @@ static bool read_delta(struct json_field root, const struct family *family, stru
     struct layer_kind *kind = &c->kinds[CONFIG_DELTA];
     struct json_field taps = config_key_of(root, "linear_conv_kernel_dim");
     size_t each = family->full_each, width = 4;
+    bool negative = family->split;
     if (!family->delta)
         return true;
     c->kinds[0].gated = family->gated;
-    *kind = (struct layer_kind){.mixer = MIXER_DELTA,
-                                .heads = 32,
-                                .kv_heads = 16,
-                                .head_dim = 128,
-                                .value_dim = 128,
-                                .gate_epsilon = c->norm_epsilon};
+    *kind = (struct layer_kind){.mixer = family->split ? MIXER_DELTA_SPLIT : MIXER_DELTA,
+                                .heads = family->split ? c->kinds[0].heads : 32,
+                                .kv_heads = family->split ? c->kinds[0].heads : 16,
+                                .norms_before = family->split,
+                                .gate_epsilon = family->split ? FAMILY_SPLIT_EPSILON : c->norm_epsilon};
+    if (c->activation != ACTIVATION_SILU)
+        return json_field_expected(config_key_of(root, "hidden_act"), status,
+                                   "silu: no other activation is computed behind a convolution");
     if (!json_field_count(taps, 1, SIZE_LIMIT, "", &width, status))
         return false;
     if (width != 4)
         return json_field_expected(taps, status, "4: the convolution that is computed has 4 taps");
-    return json_field_count(config_key_of(root, "linear_num_value_heads"), 1, SIZE_LIMIT, "", &kind->heads,
-                            status) &&
-           json_field_count(config_key_of(root, "linear_num_key_heads"), 1, SIZE_LIMIT, "", &kind->kv_heads,
-                            status) &&
-           json_field_count(config_key_of(root, "linear_key_head_dim"), 1, SIZE_LIMIT, "", &kind->head_dim,
-                            status) &&
-           json_field_count(config_key_of(root, "linear_value_head_dim"), 1, SIZE_LIMIT, "", &kind->value_dim,
-                            status) &&
-           json_field_count(config_key_of(root, "full_attention_interval"), 1, SIZE_LIMIT, "", &each, status) &&
-           read_delta_types(config_key_of(root, "layer_types"), each, c, status);
+    if (!json_field_count(config_key_of(root, "linear_num_value_heads"), 1, SIZE_LIMIT, "", &kind->heads, status) ||
+        !json_field_count(config_key_of(root, "linear_num_key_heads"), 1, SIZE_LIMIT, "", &kind->kv_heads, status))
+        return false;
+    kind->head_dim = family->split ? 3 * c->width / (4 * kind->kv_heads) : 128;
+    if (!json_field_count(config_key_of(root, "linear_key_head_dim"), 1, SIZE_LIMIT, "", &kind->head_dim, status))
+        return false;
+    kind->value_dim = family->split ? 2 * kind->head_dim : 128;
+    if (!json_field_count(config_key_of(root, "linear_value_head_dim"), 1, SIZE_LIMIT, "", &kind->value_dim,
+                          status) ||
+        (family->split && !json_field_bool(config_key_of(root, "linear_allow_neg_eigval"), &negative, status)) ||
+        (!family->split &&
+         !json_field_count(config_key_of(root, "full_attention_interval"), 1, SIZE_LIMIT, "", &each, status)))
+        return false;
+    kind->beta_scale = negative ? 2 : 0;
+    return read_delta_types(config_key_of(root, "layer_types"), each, family->split, c, status);
 }
 
 static bool read_activation(struct json_field root, const struct family *family, struct config *c,

@@ -1,5 +1,6 @@
 #include "harness/folder/folder.h"
 #include "harness/folder/folder_family.h"
+#include "kernels/model/block.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -45,6 +46,9 @@ json_t *folder_rope_json(const struct config *c, const struct rope_scaling *r, c
                          factors_json(c->short_factors), "long_factor", factors_json(c->long_factors),
                          original_context, (json_int_t)r->original_context, "attention_factor",
                          r->attention_factor);
+    if (r->dynamic)
+        return json_pack("{s:s, s:f, s:I}", type, "dynamic", "factor", r->factor, original_context,
+                         (json_int_t)r->original_context);
     if (r->high_freq_factor == 0)
         return json_pack("{s:s, s:f}", type, "linear", "factor", r->factor);
     if (r->attention_factor != 0)
@@ -59,6 +63,8 @@ json_t *folder_rope_json(const struct config *c, const struct rope_scaling *r, c
 
 static json_t *scaling_json(const struct config *c, const struct layer_kind *kind)
 {
+    if (kind->rope_scaling.dynamic) // whose original context is max_position_embeddings
+        return json_pack("{s:s, s:f}", "rope_type", "dynamic", "factor", kind->rope_scaling.factor);
     if (kind->rope != ROPE_PROPORTIONAL)
         return folder_rope_json(c, &kind->rope_scaling, "rope_type", "original_max_position_embeddings");
     json_t *json = json_pack("{s:s, s:f}", "rope_type", "proportional", "partial_rotary_factor",
@@ -82,6 +88,8 @@ static void add_delta(json_t *json, const struct config *c)
     json_object_set_new(json, "linear_key_head_dim", json_integer((json_int_t)kind->head_dim));
     json_object_set_new(json, "linear_value_head_dim", json_integer((json_int_t)kind->value_dim));
     json_object_set_new(json, "linear_conv_kernel_dim", json_integer(4));
+    if (kind->mixer == MIXER_DELTA_SPLIT)
+        json_object_set_new(json, "linear_allow_neg_eigval", json_boolean(kind->beta_scale > 0));
 }
 
 // The keys of latent attention.
@@ -160,15 +168,17 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
     const struct layer_kind *kind = config_full_kind(c), *windowed = windowed_kind(c);
+    size_t max_context = c->max_context ? c->max_context : family->max_context;
+    if (kind->rope_scaling.dynamic)
+        max_context = kind->rope_scaling.original_context;
     json_t *json = json_pack(
         "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:s, s:s}", "architectures",
         family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)kind->heads,
         "num_key_value_heads", (json_int_t)kind->kv_heads, "head_dim", (json_int_t)kind->head_dim,
         "intermediate_size", (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
-        (json_int_t)(c->max_context ? c->max_context : family->max_context),
-        family->epsilon_key ? family->epsilon_key : "rms_norm_eps", c->norm_epsilon, "rope_theta", kind->rope_theta,
-        "rope_scaling", scaling_json(c, kind), "tie_word_embeddings", c->tied,
+        (json_int_t)max_context, family->epsilon_key ? family->epsilon_key : "rms_norm_eps", c->norm_epsilon,
+        "rope_theta", kind->rope_theta, "rope_scaling", scaling_json(c, kind), "tie_word_embeddings", c->tied,
         family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
         "torch_dtype", dtypes[dtype]);
     CHECK(json);
@@ -195,6 +205,8 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
             json_object_set_new(json, key->key, json_boolean(family_bias(key, c)));
     if (family->no_rope == NO_ROPE_LISTED)
         add_no_rope_layers(json, c);
+    if (family->no_rope == NO_ROPE_NULL_THETA && kind->rope == ROPE_NONE)
+        json_object_set_new(json, "rope_theta", json_null());
     if (family->partial > 0) {
         double share = (double)rope_rotary(kind) / (double)kind->head_dim;
         json_object_set_new(json, "partial_rotary_factor", json_real(share));
@@ -249,7 +261,9 @@ static bool has_rope_of(const struct family *family, const struct config *c)
     struct layer_kind full = *config_full_kind(c);
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
-        bool none = kind->rope == ROPE_NONE, free = family->no_rope == NO_ROPE_LISTED || family->rope == ROPE_NONE;
+        bool none = kind->rope == ROPE_NONE;
+        bool free =
+            family->no_rope == NO_ROPE_LISTED || family->no_rope == NO_ROPE_NULL_THETA || family->rope == ROPE_NONE;
         bool halves = family->interleaves && kind->rope == ROPE_HALVES;
         bool unwindowed = family->no_rope == NO_ROPE_FULL || family->no_rope == NO_ROPE_UNWINDOWED;
         bool proportional = kind->rope == ROPE_PROPORTIONAL && family->rope == ROPE_HALVES && family->partial == 0;
@@ -307,8 +321,16 @@ static bool has_scales_of(const struct family *family, const struct config *c)
 static bool has_delta_of(const struct family *family, const struct config *c)
 {
     const struct layer_kind *kind = &c->kinds[CONFIG_DELTA];
-    bool has = config_has_kind(c, CONFIG_DELTA);
-    return family->delta ? !has || (kind->beta_scale == 0 && kind->gate_epsilon == c->norm_epsilon) : !has;
+    bool has = config_has_kind(c, CONFIG_DELTA), two = config_has_kind(c, 0);
+    for (size_t k = 1; k < CONFIG_DELTA; k++)
+        two &= !config_has_kind(c, k);
+    if (!family->delta || !has)
+        return !has && !family->split;
+    if (kind->mixer != (family->split ? MIXER_DELTA_SPLIT : MIXER_DELTA) || kind->norms_before != family->split)
+        return false;
+    return family->split ? two && (kind->beta_scale == 0 || kind->beta_scale == 2) &&
+                               kind->gate_epsilon == FAMILY_SPLIT_EPSILON
+                         : kind->beta_scale == 0 && kind->gate_epsilon == c->norm_epsilon;
 }
 
 // Tells whether the family has the config's caps, sinks and gates.
@@ -317,7 +339,7 @@ static bool has_softmax_of(const struct family *family, const struct config *c)
     bool same = c->logit_cap == 0 || family->logit_cap > 0 || family->caps_logits;
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
-        bool gate = kind->mixer == MIXER_DELTA || kind->gated == family->gated;
+        bool gate = config_mixer(c, l)->at_borders || kind->gated == family->gated;
         same &= kind->sinks == family->sinks && gate && (kind->cap == 0 || family->cap > 0);
     }
     return same;
@@ -330,7 +352,7 @@ static bool has_positions_of(const struct family *family, const struct config *c
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *kind = config_kind(c, l);
         const struct position_scale *scale = &kind->position_scale;
-        size_t original = kind->rope_scaling.original_context;
+        size_t original = kind->rope_scaling.dynamic ? 0 : kind->rope_scaling.original_context;
         same &= !kind->chunked && (scale->length > 0) == family->scales_positions && scale->offset == 0 &&
                 (scale->length == 0 || original == 0 || original == scale->length);
     }

@@ -162,13 +162,17 @@ const struct family families[] = {
     {"qwen3_5_text", "Qwen3_5ForCausalLM", KEYS_QWEN3_5, .qk_norm = true, .unit_offset = true, .gated = true,
      .delta = true, .partial = 0.25, .full_each = 4, .kv_heads = 4, .head_dim = 256, .norm_epsilon = 1e-6,
      .rope_theta = 10000, .max_context = 32768, .axes = true, .sizes = {4096, 32, 16, 12288, 248320}},
+    {"olmo_hybrid", "OlmoHybridForCausalLM", KEYS_OLMO_HYBRID, .qk_norm = true, .whole_qk_norm = true,
+     .norms = NORMS_AFTER, .no_rope = NO_ROPE_NULL_THETA, .delta = true, .split = true, .full_each = 4,
+     .norm_epsilon = 1e-6, .rope_theta = 10000, .max_context = 65536, .padded = true, .pad = 100277},
     {0},
 };
 
 const struct bias_key bias_keys[] = {
     {KEYS_LLAMA | KEYS_QWEN3 | KEYS_OLMO2 | KEYS_OLMO3 | KEYS_GEMMA | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_GRANITE |
          KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_QWEN3_5 | KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_YOUTU |
-         KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3 | KEYS_COHERE | KEYS_COHERE2 | KEYS_GEMMA4,
+         KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3 | KEYS_COHERE | KEYS_COHERE2 | KEYS_GEMMA4 |
+         KEYS_OLMO_HYBRID,
      "attention_bias", .qkv = true, .o = true},
     {KEYS_INTERNLM3, "attention_bias", .qkv = true, .o = true},
     {KEYS_INTERNLM3, "qkv_bias", .qkv = true, .o = true},
@@ -246,8 +250,7 @@ static const struct unread_family {
      TYPES("bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2", "nemotron_h",
            "nemotron_h_omni", "zamba", "zamba2")},
     {"has layers of linear attention, which are not computed",
-     TYPES("bailing_hybrid", "glm5_next", "glm5_next_text", "lara_mini", "minimax", "olmo_hybrid", "qwen4_exp",
-           "qwen4_exp_text")},
+     TYPES("bailing_hybrid", "glm5_next", "glm5_next_text", "lara_mini", "minimax", "qwen4_exp", "qwen4_exp_text")},
     {"is a mixture of experts between layers of Gated DeltaNet; experts are not computed",
      TYPES("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")},
     {"is a mixture of experts with layers of Kimi Delta Attention (KDA), neither of which is computed",

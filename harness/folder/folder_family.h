@@ -10,8 +10,9 @@
 enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_LISTED, SLIDING_SOME, SLIDING_PATTERN };
 
 // Layers without positions. NEVER: none. LISTED: those of no_rope_layers, else every n-th by its interval. FULL:
-// those without a window, if sliding_window is not null. UNWINDOWED: those without a window.
-enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL, NO_ROPE_UNWINDOWED };
+// those without a window, if sliding_window is not null. UNWINDOWED: those without a window. NULL_THETA: all, if
+// rope_theta is null.
+enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL, NO_ROPE_UNWINDOWED, NO_ROPE_NULL_THETA };
 
 // Which layers are mixtures of experts. NONE: none. BEHIND: those from first_k_dense_replace on. LISTED: those that
 // mlp_layer_types calls sparse, else as BEHIND.
@@ -79,7 +80,10 @@ struct family {
     bool depth_scaled;   // MiniCPM: scale_emb, scale_depth and dim_model_base
     // Attention's output is gated; layers are of Gated DeltaNet but for those of layer_types, else every n-th.
     bool gated, delta;
+    bool split; // OLMo Hybrid's layers of Gated DeltaNet
 };
+// Epsilon of the gated norm of split layers, whatever rms_norm_eps is.
+#define FAMILY_SPLIT_EPSILON 1e-5
 // Ending with a NULL model_type.
 extern const struct family families[];
 

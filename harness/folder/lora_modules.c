@@ -340,7 +340,7 @@ static bool read_rules(const struct request *request, struct lora_rules *rules, 
 static void whole_name(const struct config *config, size_t layer, size_t target, char key[NAME_BYTES])
 {
     char own[NAME_BYTES];
-    lora_module_name(own, sizeof own, layer, target);
+    lora_module_name(own, sizeof own, config, layer, target);
     weight_name_within(key, NAME_BYTES, config->submodule, own);
 }
 
@@ -527,6 +527,8 @@ static bool saves_fused(const struct request *request, const struct lora *one)
     for (size_t l = 0; request->config->fused && l < request->config->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
             char module[NAME_BYTES], name[NAME_BYTES + sizeof ".weight"];
+            if (!config_has_target(request->config, l, 1u << i))
+                continue;
             whole_name(request->config, l, i, module);
             snprintf(name, sizeof name, "%s.weight", module);
             any |= 1u << i & (LORA_FUSED_PARTS | LORA_QKV | LORA_GATE_UP) && lora_saves(one, name);
@@ -630,7 +632,7 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
             char own[NAME_BYTES], key[NAME_BYTES], weight[NAME_BYTES + sizeof ".weight"];
             if ((l > 0 && is_outside(i)) || !config_has_target(c, l, 1u << i))
                 continue;
-            lora_module_name(own, sizeof own, l, i);
+            lora_module_name(own, sizeof own, c, l, i);
             whole_name(c, l, i, key);
             snprintf(weight, sizeof weight, "%s.weight", own);
             bool target = request->fields->target_modules.value ? is_target(request, key, i) : before >> i & 1;

@@ -148,7 +148,7 @@ static bool read_scaling(struct json_field field, struct config *config, struct 
         return true;
     }
     const struct names known = {5, {"type", "factor", "low_freq_factor", "high_freq_factor", "original_context"}};
-    const struct names types = {4, {"llama3", "linear", "yarn", "longrope"}};
+    const struct names types = {5, {"llama3", "linear", "yarn", "longrope", "dynamic"}};
     const char *named = json_string_value(json_object_get(field.value, "type"));
     bool yarn = named && strcmp(named, "yarn") == 0;
     if (named && strcmp(named, "longrope") == 0)
@@ -167,6 +167,13 @@ static bool read_scaling(struct json_field field, struct config *config, struct 
         *scaling = (struct rope_scaling){.factor = scaling->factor};
         return json_object_size(field.value) == 2 ||
                json_field_fail(field, status, "of type \"linear\" has only a factor");
+    }
+    if (type == 4) {
+        struct json_field context = json_field_get(field, "original_context");
+        *scaling = (struct rope_scaling){.factor = scaling->factor, .dynamic = true};
+        if (!context.value || json_object_size(field.value) != 3)
+            return json_field_fail(field, status, "of type \"dynamic\" has a factor and an original_context alone");
+        return json_field_count(context, 1, SIZE_MAXIMUM, " of tokens", &scaling->original_context, status);
     }
     if (yarn)
         return read_yarn(field, scaling, status);
@@ -366,7 +373,8 @@ static bool read_delta_layers(struct json_field layers, struct config *config, s
 static bool read_delta(struct json_field shape, const struct config *before, struct config *config,
                        struct status *status)
 {
-    struct names known = {3, {"layers", "beta_scale", "norm_epsilon"}};
+    struct names known = {5, {"layers", "beta_scale", "norm_epsilon", "split", "norms_before"}};
+    bool split = false;
     struct json_field delta = json_field_get(shape, "delta");
     struct layer_kind *kind = &config->kinds[CONFIG_DELTA];
     for (size_t l = 0; l < CONFIG_KIND_LAYERS && !delta.value; l++)
@@ -375,7 +383,7 @@ static bool read_delta(struct json_field shape, const struct config *before, str
     *kind = before->kinds[CONFIG_DELTA];
     if (!json_field_given(delta))
         return true;
-    *kind = (struct layer_kind){.mixer = MIXER_DELTA, .gate_epsilon = config->norm_epsilon};
+    *kind = (struct layer_kind){.gate_epsilon = config->norm_epsilon};
     for (size_t i = 0; i < DELTA_SIZES; i++)
         names_add(&known, delta_sizes[i].name);
     if (!json_field_object(delta, &known, "delta", status))
@@ -387,6 +395,10 @@ static bool read_delta(struct json_field shape, const struct config *before, str
         if (!json_field_count(size, 1, SIZE_MAXIMUM, "", (void *)((char *)kind + delta_sizes[i].offset), status))
             return false;
     }
+    if (!json_field_bool(json_field_get(delta, "split"), &split, status) ||
+        !json_field_bool(json_field_get(delta, "norms_before"), &kind->norms_before, status))
+        return false;
+    kind->mixer = split ? MIXER_DELTA_SPLIT : MIXER_DELTA;
     return json_field_number(json_field_get(delta, "beta_scale"), 1e-6, 1e6, &kind->beta_scale, status) &&
            json_field_number(json_field_get(delta, "norm_epsilon"), 1e-300, 1, &kind->gate_epsilon, status) &&
            read_delta_layers(json_field_get(delta, "layers"), config, status);
@@ -403,6 +415,10 @@ static json_t *delta_json(const struct config *config)
     if (kind->beta_scale > 0)
         json_object_set_new(delta, "beta_scale", json_real(kind->beta_scale));
     json_object_set_new(delta, "norm_epsilon", json_real(kind->gate_epsilon));
+    if (kind->mixer == MIXER_DELTA_SPLIT)
+        json_object_set_new(delta, "split", json_true());
+    if (kind->norms_before)
+        json_object_set_new(delta, "norms_before", json_true());
     for (size_t l = 0; l < config->layers; l++)
         if (config_kind(config, l) == kind)
             json_array_append_new(layers, json_integer((json_int_t)l));

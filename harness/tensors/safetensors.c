@@ -323,10 +323,19 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
     return ok;
 }
 
+void safetensors_remove(struct safetensors *file, const struct safetensors_tensor *tensor)
+{
+    size_t index = (size_t)(tensor - file->tensors), after = --file->count - index;
+    free(tensor->name);
+    if (tensor->own)
+        free((void *)tensor->data);
+    memmove(file->tensors + index, file->tensors + index + 1, after * sizeof *file->tensors);
+}
+
 void safetensors_close(struct safetensors *file)
 {
-    for (size_t i = 0; i < file->count; i++)
-        free(file->tensors[i].name);
+    while (file->count > 0)
+        safetensors_remove(file, &file->tensors[file->count - 1]);
     free(file->tensors);
     if (file->map)
         munmap(file->map, file->map_bytes);

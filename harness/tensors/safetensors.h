@@ -17,7 +17,8 @@ struct safetensors_tensor {
     enum dtype dtype;    // valid if readable
     bool integers;       // I32 or I64
     size_t rank, shape[SAFETENSORS_RANK], count;
-    const unsigned char *data; // in the mapped file, not aligned
+    const unsigned char *data; // in the mapped file, not aligned; or
+    bool own;                  // the tensor's own
     size_t bytes;
 };
 
@@ -37,6 +38,8 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
 void safetensors_close(struct safetensors *file);
 // Restores the order after tensors were renamed, removed or added.
 void safetensors_sort(struct safetensors *file);
+// Removes a tensor of the file.
+void safetensors_remove(struct safetensors *file, const struct safetensors_tensor *tensor);
 // Tensor by name, NULL if there is none.
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
 // The same, with a status if there is none or its dtype is not readable.

@@ -1,7 +1,7 @@
 #include "kernels/model/block.h"
 
 // Every kind of mixer, mixer_attention and so on, and of MLP. The first ones are the default.
-#define MIXERS(X) X(attention) X(delta) X(latent)
+#define MIXERS(X) X(attention) X(delta) X(latent) X(delta_split)
 #define MLPS(X)   X(dense) X(experts)
 
 #define MIXER_DECLARED(name) extern const struct mixer mixer_##name;

@@ -1,6 +1,7 @@
 // Gated DeltaNet (Yang et al. 2024, arXiv 2412.06464), as Qwen3.5 has it: q, k, v = silu(conv(h W_qkv^T)),
 // o = the gated delta rule, and what is projected is rmsnorm(o) silu(h W_z^T), the norm over each head. Its carry
-// is the rule's state and the convolution's last three rows.
+// is the rule's state and the convolution's last three rows. OLMo Hybrid has q, k and v of a projection each:
+// delta_split.
 #include "kernels/attention/all_to_all.h"
 #include "kernels/layers/block_ends.h"
 #include "kernels/layers/state_ranks.h"
@@ -9,7 +10,8 @@
 #define TAPS 4
 #define TAIL (TAPS - 1)
 
-enum { QKV, Z, B, A, FILTER, A_LOG, DT_BIAS, NORM, OUT };
+// Q, K and V in place of QKV if they are split.
+enum { QKV, K, V, Z, B, A, FILTER, A_LOG, DT_BIAS, NORM, OUT, Q = QKV };
 // o is the first output. CONV, the convolution's result, and Y, what is projected, with `all` only. The last three,
 // of the rank's pieces one after another, where ranks pass states: those before the pieces, the rows of qkv before
 // them, and the pieces' transitions.
@@ -30,6 +32,8 @@ _Static_assert(KEPT_TRANSITIONS < KEPT_OWN, "a cell has room for all that is kep
 
 static const struct block_parameter parameters[] = {
     [QKV] = {"linear_attn.in_proj_qkv", LORA_IN_QKV},
+    [K] = {""},
+    [V] = {""},
     [Z] = {"linear_attn.in_proj_z", LORA_IN_Z},
     [B] = {"linear_attn.in_proj_b", LORA_IN_B},
     [A] = {"linear_attn.in_proj_a", LORA_IN_A},
@@ -38,6 +42,19 @@ static const struct block_parameter parameters[] = {
     [DT_BIAS] = {"linear_attn.dt_bias", .form = FORM_VECTOR, .deviation = 1},
     [NORM] = {"linear_attn.norm", .form = FORM_GAIN},
     [OUT] = {"linear_attn.out_proj", LORA_OUT},
+    {0}};
+static const struct block_parameter split_parameters[] = {
+    [Q] = {"linear_attn.q_proj", LORA_Q},
+    [K] = {"linear_attn.k_proj", LORA_K},
+    [V] = {"linear_attn.v_proj", LORA_V},
+    [Z] = {"linear_attn.g_proj", LORA_G_PROJ},
+    [B] = {"linear_attn.b_proj", LORA_B_PROJ},
+    [A] = {"linear_attn.a_proj", LORA_A_PROJ},
+    [FILTER] = {"linear_attn.conv1d", .form = FORM_FILTER},
+    [A_LOG] = {"linear_attn.A_log", .form = FORM_VECTOR, .mean = -5, .deviation = 1},
+    [DT_BIAS] = {"linear_attn.dt_bias", .form = FORM_VECTOR, .deviation = 1},
+    [NORM] = {"linear_attn.o_norm", .form = FORM_GAIN},
+    [OUT] = {"linear_attn.o_proj", LORA_O},
     {0}};
 
 static const struct layer_kind *kind_of(const struct model *model, size_t layer)
@@ -66,8 +83,12 @@ static size_t conv_cols(const struct layer_kind *kind)
 static struct block_shape shape(const struct config *c, size_t layer, size_t parameter)
 {
     const struct layer_kind *kind = config_kind(c, layer);
+    bool split = kind->mixer == MIXER_DELTA_SPLIT;
+    size_t keys = kind->kv_heads * kind->head_dim;
     const struct block_shape shapes[] = {
-        [QKV] = {conv_cols(kind), c->width},
+        [QKV] = {split ? keys : conv_cols(kind), c->width},
+        [K] = {split ? keys : 0, c->width},
+        [V] = {split ? value_cols(kind) : 0, c->width},
         [Z] = {value_cols(kind), c->width},
         [B] = {kind->heads, c->width},
         [A] = {kind->heads, c->width},
@@ -354,21 +375,66 @@ static void mix_from_left(struct cell_at at, const struct kept *kept, struct car
     state_free(at, &state);
 }
 
+// Scratch for queries, keys and values that have a projection each; else no tensors.
+struct apart {
+    struct tensor parts[V + 1];
+};
+
+static struct apart apart_new(struct cell_at at, size_t rows)
+{
+    const struct projection *w = block_of(at)->parameters;
+    struct apart apart = {0};
+    for (size_t i = Q; w[K].weight && i <= V; i++)
+        apart.parts[i] = scratch(at.model, rows, w[i].weight->value.rows);
+    return apart;
+}
+
+static void apart_free(struct cell_at at, struct apart *apart)
+{
+    for (size_t i = V + 1; i-- > Q;)
+        tensor_free(at.model->device, &apart->parts[i]);
+}
+
+// Copies each to its columns of qkv, or from there.
+static void apart_copy(struct cell_at at, const struct apart *apart, struct tensor qkv, bool from)
+{
+    for (size_t i = Q, first = 0; apart->parts[Q].data && i <= V; first += apart->parts[i++].cols) {
+        struct tensor part = tensor_rows(apart->parts[i], 0, qkv.rows);
+        if (from)
+            op_copy_columns(at.model->device, part, 0, qkv, first, part.cols);
+        else
+            op_copy_columns(at.model->device, qkv, first, part, 0, part.cols);
+    }
+}
+
+// Rows of what a parameter projects; no tensor: the kind has no such parameter.
+static struct tensor projected_rows(const struct apart *apart, const struct tensor *joined, size_t parameter,
+                                    struct blocks b)
+{
+    bool own = parameter <= V && apart->parts[parameter].data;
+    struct tensor of = own ? apart->parts[parameter] : joined[parameter];
+    return of.data ? tensor_rows(of, own ? 0 : b.row, b.count) : of;
+}
+
 static void projections_forward(struct cell_at at, struct tensor x, const struct kept *to)
 {
-    static const size_t projected[] = {[QKV] = KEPT_QKV, [Z] = KEPT_Z, [B] = KEPT_B, [A] = KEPT_A};
     struct model *model = at.model;
     const struct block *block = block_of(at);
+    const struct tensor joined[A + 1] = {
+        [QKV] = to->own[KEPT_QKV], [Z] = to->own[KEPT_Z], [B] = to->own[KEPT_B], [A] = to->own[KEPT_A]};
     size_t n = x.rows, max = block_rows(model, at.layer, n);
     struct tensor h = block->norm && !to->h.data ? scratch(model, max, x.cols) : tensor_none();
+    struct apart apart = apart_new(at, max);
     for (struct blocks b = blocks_of(model->device, n, max); blocks_next(&b);) {
         struct tensor in = block_input(model, block, to->h, to->rstd, h, x, b.row, b.count);
         for (size_t i = QKV; i <= A; i++) {
-            struct tensor y = to->own[projected[i]];
+            struct tensor y = projected_rows(&apart, joined, i, b);
             if (y.data)
-                projection_forward(model, &block->parameters[i], tensor_rows(y, b.row, b.count), in, false);
+                projection_forward(model, &block->parameters[i], y, in, false);
         }
+        apart_copy(at, &apart, tensor_rows(joined[QKV], b.row, b.count), false);
     }
+    apart_free(at, &apart);
     tensor_free(model->device, &h);
 }
 
@@ -945,7 +1011,7 @@ static void mix_pieces_backward(struct cell_at at, const struct kept *kept, stru
     own_pieces_close(at, &own, kept);
 }
 
-// grads: of what was projected, by parameter.
+// grads: of what was projected, by parameter; of QKV for all three.
 static void projections_backward(struct cell_at at, const struct activations *a, const struct tensor *grads,
                                  struct tensor grad)
 {
@@ -956,20 +1022,28 @@ static void projections_backward(struct cell_at at, const struct activations *a,
     bool needed = block_input_needed(block, descends);
     size_t max = block_rows(model, at.layer, grad.rows);
     struct tensor scratch_h = normed && !a->mixer.h.data ? scratch(model, max, grad.cols) : tensor_none();
+    struct apart apart = apart_new(at, max);
     for (struct blocks b = blocks_of(model->device, grad.rows, max); blocks_next(&b);) {
         struct tensor rows = tensor_rows(grad, b.row, b.count), grad_u[A + 1] = {{0}};
+        apart_copy(at, &apart, tensor_rows(grads[QKV], b.row, b.count), true);
         struct tensor h = block_input_again(model, block, &a->mixer, scratch_h, a->x, b.row, b.count);
         // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
         struct tensor grad_h = normed ? h : rows;
-        for (size_t i = QKV; i <= A; i++)
-            projection_backward_weights(model, &w[i], tensor_rows(grads[i], b.row, b.count), &grad_u[i], h);
-        for (size_t i = QKV; needed && i <= A; i++)
-            projection_backward_input(model, &w[i], grad_h, tensor_rows(grads[i], b.row, b.count), &grad_u[i],
-                                      !normed || i > QKV);
+        for (size_t i = QKV; i <= A; i++) {
+            struct tensor of = projected_rows(&apart, grads, i, b);
+            if (of.data)
+                projection_backward_weights(model, &w[i], of, &grad_u[i], h);
+        }
+        for (size_t i = QKV; needed && i <= A; i++) {
+            struct tensor of = projected_rows(&apart, grads, i, b);
+            if (of.data)
+                projection_backward_input(model, &w[i], grad_h, of, &grad_u[i], !normed || i > QKV);
+        }
         for (size_t i = A + 1; i-- > QKV;)
             tensor_free(model->device, &grad_u[i]);
         block_input_backward(model, block, &a->mixer, descends, rows, h, a->x, b.row);
     }
+    apart_free(at, &apart);
     tensor_free(model->device, &scratch_h);
 }
 
@@ -1003,7 +1077,7 @@ static void backward(struct cell_at at, const struct activations *a, struct carr
         grad_b = collect(at, grad_b, gate, grad.rows, kind->heads);
         grad_a = collect(at, grad_a, gate, grad.rows, kind->heads);
     }
-    const struct tensor grads[] = {[QKV] = grad_qkv, [Z] = kept->own[KEPT_Z], [B] = grad_b, [A] = grad_a};
+    const struct tensor grads[A + 1] = {[QKV] = grad_qkv, [Z] = kept->own[KEPT_Z], [B] = grad_b, [A] = grad_a};
     projections_backward(at, a, grads, grad);
     if (spreads) {
         tensor_free(model->device, &grad_a);
@@ -1069,18 +1143,12 @@ static bool sends(enum exchange exchange)
     return true;
 }
 
-const struct mixer mixer_delta = {
-    .kind = {.name = "delta", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
-    .check = check,
-    .carry = carry,
-    .at_borders = true,
-    .outputs = outputs,
-    .output = output,
-    .output_reads = 1 << KEPT_Z | 1 << KEPT_RSTD | 1 << KEPT_Y,
-    .project = project,
-    .forward = forward,
-    .backward = backward,
-    .shares = shares,
-    .sends = sends,
-    .flops = flops,
-};
+#define TABLE(name_, parameters_)                                                                                  \
+    {                                                                                                              \
+        .kind = {.name = name_, .parameters = parameters_, .shape = shape, .kept_bytes = kept_bytes},              \
+        .check = check, .carry = carry, .at_borders = true, .outputs = outputs, .output = output,                  \
+        .output_reads = 1 << KEPT_Z | 1 << KEPT_RSTD | 1 << KEPT_Y, .project = project, .forward = forward,        \
+        .backward = backward, .shares = shares, .sends = sends, .flops = flops                                     \
+    }
+const struct mixer mixer_delta = TABLE("delta", parameters),
+                   mixer_delta_split = TABLE("delta_split", split_parameters);

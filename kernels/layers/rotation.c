@@ -19,10 +19,12 @@ void rotated_norm(struct model *model, struct rotated of, struct tensor y, struc
         norm_forward(model, of.norm, by_norm(model, of, y), rstd, by_norm(model, of, x));
 }
 
-struct tensor rotation_frequencies(const struct model *model, const struct batch *batch, size_t layer)
+struct tensor rotation_frequencies(struct model *model, const struct batch *batch, size_t layer)
 {
     const struct layer_kind *kind = config_kind(&model->config, layer);
     const struct rope_scaling *scaling = &kind->rope_scaling;
+    if (scaling->dynamic)
+        model_set_longest(model, batch->normaliser.longest);
     bool longer = scaling->longrope && batch->normaliser.longest > scaling->original_context;
     return tensor_rows(model->rope_frequencies[kind - model->config.kinds], longer, 1);
 }

@@ -13,8 +13,8 @@ struct rotated {
     double gain;                  // of what turns; 0: 1
     struct position_scale by_position;
 };
-// The frequencies of RoPE in the layer, of which longrope has some for long documents.
-struct tensor rotation_frequencies(const struct model *model, const struct batch *batch, size_t layer);
+// The frequencies of RoPE in the layer, which longrope and dynamic choose by the step's longest document.
+struct tensor rotation_frequencies(struct model *model, const struct batch *batch, size_t layer);
 // Rows of their norm per row of theirs: one per head, or one of all.
 size_t rotated_norms(const struct model *model, struct rotated of);
 // The norm alone, if any: of rows x: [n, heads * D] to y, rstd: [n * rotated_norms, 1] or no tensor.

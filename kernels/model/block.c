@@ -1,4 +1,5 @@
 #include "kernels/model/block.h"
+#include <stdio.h>
 
 const struct mixer *config_mixer(const struct config *config, size_t layer)
 {
@@ -85,27 +86,44 @@ static size_t block_parameters(const struct config *c, size_t layer, const struc
     return count;
 }
 
-static bool has_target(const struct config *c, size_t layer, const struct block_kind *kind, enum lora_target target)
+// NULL: the block has no such module.
+static const char *module_of(const struct config *c, size_t layer, const struct block_kind *kind, unsigned target)
 {
-    bool found = false;
+    const char *found = NULL;
     for (size_t i = 0; kind->parameters[i].name && !found; i++) {
         const struct block_parameter *p = &kind->parameters[i];
-        found = p->target == target && (p->joins || kind->shape(c, layer, i).out > 0);
+        if (p->target == target && (p->joins || kind->shape(c, layer, i).out > 0))
+            found = p->name;
     }
     return found;
 }
 
+static const char *layer_module(const struct config *c, size_t layer, unsigned target)
+{
+    const char *of_mixer = module_of(c, layer, &config_mixer(c, layer)->kind, target);
+    return of_mixer ? of_mixer : module_of(c, layer, &config_mlp(c, layer)->kind, target);
+}
+
 bool config_has_target(const struct config *c, size_t layer, enum lora_target target)
 {
-    return target & (LORA_EMBEDDING | LORA_HEAD) || has_target(c, layer, &config_mixer(c, layer)->kind, target) ||
-           has_target(c, layer, &config_mlp(c, layer)->kind, target);
+    return target & (LORA_EMBEDDING | LORA_HEAD) || layer_module(c, layer, target);
+}
+
+void lora_module_name(char *name, size_t bytes, const struct config *config, size_t layer, size_t target)
+{
+    if (1u << target == LORA_HEAD)
+        snprintf(name, bytes, "%s", lora_module_leaf(target));
+    else if (1u << target == LORA_EMBEDDING)
+        snprintf(name, bytes, "model.%s", lora_module_leaf(target));
+    else
+        snprintf(name, bytes, "model.layers.%zu.%s", layer, layer_module(config, layer, 1u << target));
 }
 
 size_t config_parameters(const struct config *c)
 {
     size_t count = c->width + c->vocab * c->width * (c->tied ? 1 : 2);
-    size_t norms = c->parallel ? 1 : c->norms == NORMS_AROUND ? 4 : 2;
     for (size_t l = 0; l < c->layers; l++) {
+        size_t norms = c->parallel ? 1 : config_norms(c, l) == NORMS_AROUND ? 4 : 2;
         count += block_parameters(c, l, &config_mixer(c, l)->kind) +
                  block_parameters(c, l, &config_mlp(c, l)->kind) + norms * c->width + c->layer_scalars;
     }

@@ -5,7 +5,7 @@
 #include "kernels/model/lora.h"
 #include "kernels/model/ranks.h"
 
-#define BLOCK_PARAMETERS 10
+#define BLOCK_PARAMETERS 11
 
 // Form of a module's weight: a projection [out, in], or with in 0 a norm's gain [1, out]; a gain whatever the
 // model's offset; a vector [1, out], under the module's name alone; a filter for each channel, [out, taps] here and
@@ -131,6 +131,9 @@ const struct layer_kind *config_full_kind(const struct config *config);
 bool config_has_states(const struct config *config);
 // Whether the layer has the module; those that files may join with others count, and what is no layer's.
 bool config_has_target(const struct config *config, size_t layer, enum lora_target target);
+// The name in its model of a module that the layer has, "model.layers.0.self_attn.q_proj". target: a position in
+// lora_target_names.
+void lora_module_name(char *name, size_t bytes, const struct config *config, size_t layer, size_t target);
 // Number of weights.
 size_t config_parameters(const struct config *config);
 // Whether the base's files have the module, where PEFT finds it.

@@ -296,6 +296,17 @@ static bool check_longrope(const struct config *c, const struct layer_kind *kind
                LONGROPE_PAIRS);
 }
 
+static bool check_dynamic(const struct layer_kind *kind, struct status *status)
+{
+    const struct rope_scaling *r = &kind->rope_scaling;
+    bool whole = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->attention_factor == 0;
+    return (whole && r->factor >= 1 && isfinite(r->factor) && r->original_context > 0 && rope_rotary(kind) != 2 &&
+            kind->rope != ROPE_PROPORTIONAL) ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "dynamic rope_scaling needs factor >= 1, an original_context above 0 and two frequencies or "
+                      "more, which are not proportional");
+}
+
 static bool check_scaling(const struct rope_scaling *r, struct status *status)
 {
     bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->attention_factor == 0 &&
@@ -316,8 +327,9 @@ static bool check_positions(const struct config *c, const struct layer_kind *kin
         return false;
     if (kind->chunked && kind->window == 0)
         return status_set(status, STATUS_BAD_INPUT, "chunked attention needs a window, the length of its chunks");
-    return kind->rope_scaling.longrope ? check_longrope(c, kind, status)
-                                       : check_scaling(&kind->rope_scaling, status);
+    return kind->rope_scaling.longrope  ? check_longrope(c, kind, status)
+           : kind->rope_scaling.dynamic ? check_dynamic(kind, status)
+                                        : check_scaling(&kind->rope_scaling, status);
 }
 
 bool config_check_scores(const struct config *c, const struct layer_kind *kind, struct status *status)
@@ -513,7 +525,7 @@ bool rope_is_same(const struct layer_kind *kind, const struct layer_kind *other)
            kind->rope_theta == other->rope_theta && r->factor == s->factor &&
            r->low_freq_factor == s->low_freq_factor && r->high_freq_factor == s->high_freq_factor &&
            r->original_context == s->original_context && r->attention_factor == s->attention_factor &&
-           r->untruncated == s->untruncated && r->longrope == s->longrope;
+           r->untruncated == s->untruncated && r->longrope == s->longrope && r->dynamic == s->dynamic;
 }
 
 // How much of frequency j is kept where those between are blended: by its turns in the original context.
@@ -538,16 +550,29 @@ static double kept_by_place(const struct layer_kind *kind, size_t j)
     return 1 - ((double)j - first) / (last - first);
 }
 
+// As transformers has it (_compute_dynamic_ntk_parameters), for a model that has seen no longer document.
+static double dynamic_theta(const struct layer_kind *kind, size_t context)
+{
+    const struct rope_scaling *r = &kind->rope_scaling;
+    double length = context > r->original_context ? (double)context : (double)r->original_context;
+    double share = r->factor * length / (double)r->original_context - (r->factor - 1);
+    double rotary = (double)rope_rotary(kind);
+    return kind->rope_theta * pow(share, rotary / (rotary - 2));
+}
+
 void rope_frequencies(const struct config *config, const struct layer_kind *kind, size_t context,
                       double *frequencies)
 {
     const struct rope_scaling *r = &kind->rope_scaling;
     const double *factors = context > r->original_context ? config->long_factors : config->short_factors;
+    double theta = r->dynamic ? dynamic_theta(kind, context) : kind->rope_theta;
     size_t rotary = rope_rotary(kind);
     for (size_t j = 0; j < rotary / 2; j++) {
-        double frequency = j < turning_pairs(kind) ? pow(kind->rope_theta, -(2.0 * j) / rotary) : 0;
+        double frequency = j < turning_pairs(kind) ? pow(theta, -(2.0 * j) / rotary) : 0;
         if (r->longrope) {
             frequency /= factors[j];
+        } else if (r->dynamic) {
+            // theta says it all
         } else if (r->factor != 0 && r->high_freq_factor == 0) {
             frequency /= r->factor;
         } else if (r->factor != 0) {

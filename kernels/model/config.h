@@ -11,13 +11,14 @@
 // (Llama 3.1 and later), or, with an attention_factor that queries and keys are multiplied by, "yarn" (Peng et al.
 // 2023, arXiv 2309.00071), in which the two are beta_slow and beta_fast. With factors by frequency it is "longrope"
 // (Ding et al. 2024, arXiv 2402.13753), whose factor is 1: struct config's short ones divide the frequencies, or
-// its long ones where the longest document of a step is longer than the original context. factor 0: none.
+// its long ones where the longest document of a step is longer than the original context. With that and the factor
+// alone it is "dynamic": theta grows with the longest document, from the original context on. factor 0: none.
 struct rope_scaling {
     double factor, low_freq_factor, high_freq_factor;
     size_t original_context;
     double attention_factor; // of yarn and longrope; 0: none
     bool untruncated;        // yarn: the blend does not begin and end at whole frequencies (gpt-oss)
-    bool longrope;
+    bool longrope, dynamic;
 };
 #define LONGROPE_PAIRS 128
 
@@ -45,8 +46,9 @@ struct layer_kind {
     double cap;                           // of scores, which become cap tanh(score / cap) (Gemma 2); 0: none
     bool sinks;                           // gpt-oss: a sink of each head in the softmax, self_attn.sinks
     bool v_norm;                          // Gemma 4: RMSNorm without a gain over head_dim of values
-    bool k_is_v; // Gemma 4: values are what keys are before their norm and RoPE; there is no v_proj
-    bool gated;  // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
+    bool k_is_v;       // Gemma 4: values are what keys are before their norm and RoPE; there is no v_proj
+    bool gated;        // Qwen3-Next: o times the sigmoid of a gate; q_proj has each head's query, then its gate
+    bool norms_before; // OLMo Hybrid: the norms of these layers stand before their blocks, whatever config's do
     // Gated DeltaNet's factor of beta, which is between 0 and that (0: 1), and epsilon of its gated norm.
     double beta_scale, gate_epsilon;
     // Latent attention's widths of the latents that queries (0: none), and keys and values, are projected from; 0
@@ -54,7 +56,7 @@ struct layer_kind {
     size_t q_rank, kv_rank;
 };
 // In the order of kernels/layers/block_kinds.c.
-enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT };
+enum { MIXER_ATTENTION, MIXER_DELTA, MIXER_LATENT, MIXER_DELTA_SPLIT };
 enum { MLP_DENSE, MLP_EXPERTS };
 
 // Mixture of experts, the MLP of layers of MLP_EXPERTS: a router's logits, routing, the sum of the chosen experts,
@@ -120,6 +122,12 @@ static inline const struct layer_kind *config_kind(const struct config *config, 
     return &config->kinds[layer < CONFIG_KIND_LAYERS ? config->kind_of[layer] : 0];
 }
 
+// Position of a layer's norms.
+static inline enum norms config_norms(const struct config *config, size_t layer)
+{
+    return config_kind(config, layer)->norms_before ? NORMS_BEFORE : config->norms;
+}
+
 // Array of presets, ending with an empty name.
 extern const struct config config_presets[];
 // Names of the Hugging Face hub for presets, ending with a NULL name.
@@ -157,7 +165,7 @@ size_t config_active_width(const struct config *config, size_t layer);
 // Checks the numbers of a mixture.
 bool config_check_experts(const struct experts *experts, struct status *status);
 // RoPE's angular frequencies, scaling applied: rope_rotary / 2 values. kind: one of the config's. context: tokens
-// of the longest document, which longrope chooses by.
+// of the longest document, which longrope and dynamic choose by.
 void rope_frequencies(const struct config *config, const struct layer_kind *kind, size_t context,
                       double *frequencies);
 // Whether these are the same for two kinds.

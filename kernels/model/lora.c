@@ -1,48 +1,21 @@
 #include "kernels/model/lora.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *const lora_target_names[LORA_TARGETS] = {
-    "q",    "k",           "v",         "o",         "gate",      "up",       "down", "qkv", "gate_up", "embed",
-    "head", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "q_a",  "q_b", "kv_a",    "kv_b"};
-const char *const lora_target_modules[LORA_TARGETS] = {"self_attn.q_proj",
-                                                       "self_attn.k_proj",
-                                                       "self_attn.v_proj",
-                                                       "self_attn.o_proj",
-                                                       "mlp.gate_proj",
-                                                       "mlp.up_proj",
-                                                       "mlp.down_proj",
-                                                       "self_attn.qkv_proj",
-                                                       "mlp.gate_up_proj",
-                                                       "embed_tokens",
-                                                       "lm_head",
-                                                       "linear_attn.in_proj_qkv",
-                                                       "linear_attn.in_proj_z",
-                                                       "linear_attn.in_proj_b",
-                                                       "linear_attn.in_proj_a",
-                                                       "linear_attn.out_proj",
-                                                       "self_attn.q_a_proj",
-                                                       "self_attn.q_b_proj",
-                                                       "self_attn.kv_a_proj_with_mqa",
-                                                       "self_attn.kv_b_proj"};
+    "q",       "k",     "v",    "o",           "gate",      "up",        "down",      "qkv",
+    "gate_up", "embed", "head", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj",
+    "q_a",     "q_b",   "kv_a", "kv_b",        "g",         "b",         "a"};
 
 const char *lora_module_leaf(size_t target)
 {
-    const char *dot = strrchr(lora_target_modules[target], '.');
-    return dot ? dot + 1 : lora_target_modules[target];
-}
-
-void lora_module_name(char *name, size_t bytes, size_t layer, size_t target)
-{
-    const char *module = lora_target_modules[target];
-    if (1u << target == LORA_HEAD)
-        snprintf(name, bytes, "%s", module);
-    else if (1u << target == LORA_EMBEDDING)
-        snprintf(name, bytes, "model.%s", module);
-    else
-        snprintf(name, bytes, "model.layers.%zu.%s", layer, module);
+    static const char *const leaves[LORA_TARGETS] = {
+        "q_proj",    "k_proj",       "v_proj",       "o_proj",   "gate_proj",          "up_proj",   "down_proj",
+        "qkv_proj",  "gate_up_proj", "embed_tokens", "lm_head",  "in_proj_qkv",        "in_proj_z", "in_proj_b",
+        "in_proj_a", "out_proj",     "q_a_proj",     "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "g_proj",
+        "b_proj",    "a_proj"};
+    return leaves[target];
 }
 
 struct lora_factors lora_factors_of(const struct lora *lora, size_t layer, unsigned target)

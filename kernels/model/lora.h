@@ -25,13 +25,15 @@ enum lora_target {
     LORA_Q_A = 65536, // and of latent attention
     LORA_Q_B = 131072,
     LORA_KV_A = 262144,
-    LORA_KV_B = 524288
+    LORA_KV_B = 524288,
+    LORA_G_PROJ = 1048576, // and of Gated DeltaNet whose projections are apart (OLMo Hybrid)
+    LORA_B_PROJ = 2097152,
+    LORA_A_PROJ = 4194304
 };
-#define LORA_TARGETS     20
+#define LORA_TARGETS     23
 #define LORA_PROJECTIONS 7 // the first of them, those of attention and of a dense MLP
 #define LORA_FUSED_PARTS (LORA_Q | LORA_K | LORA_V | LORA_GATE | LORA_UP)
-extern const char *const lora_target_names[LORA_TARGETS];   // "q", "k" ... "embed", "head"
-extern const char *const lora_target_modules[LORA_TARGETS]; // "self_attn.q_proj" ... "embed_tokens", "lm_head"
+extern const char *const lora_target_names[LORA_TARGETS]; // "q", "k" ... "embed", "head"
 
 // Rank and alpha of one module's factors; rank 0: it has none.
 struct lora_factors {
@@ -63,7 +65,5 @@ double lora_scale(const struct lora *lora, struct lora_factors factors);
 bool lora_saves(const struct lora *lora, const char *parameter);
 // Frees the table and the names.
 void lora_free(struct lora *lora);
-// A module's name in its model, "model.layers.0.self_attn.q_proj". target: a position in lora_target_modules.
-void lora_module_name(char *name, size_t bytes, size_t layer, size_t target);
-// The last part of a target's name, "q_proj".
+// The last part of the names of a target's modules, "q_proj". target: a position in lora_target_names.
 const char *lora_module_leaf(size_t target);

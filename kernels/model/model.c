@@ -152,14 +152,15 @@ static void add_block(struct model *model, size_t layer, const struct block_kind
                       const char *out_norm, struct block *block)
 {
     const struct config *c = &model->config;
-    if (norm && c->norms != NORMS_AFTER)
+    enum norms norms = config_norms(c, layer);
+    if (norm && norms != NORMS_AFTER)
         block->norm = add_gain(model, c->width, layer, norm);
     for (size_t i = 0; kind->parameters[i].name; i++) {
         add_module(model, layer, kind, i, block);
         block->out = &block->parameters[i];
     }
     block->parameters[block->out - block->parameters].scale = c->residual_scale;
-    if (c->norms != NORMS_BEFORE)
+    if (norms != NORMS_BEFORE)
         block->out_norm = add_gain(model, c->width, layer, out_norm);
 }
 
@@ -197,12 +198,12 @@ void model_list(struct model *model, const struct config *config, const struct l
     model->layers = calloc(c->layers, sizeof *model->layers);
     CHECK(model->parameters && model->layers);
     bool glm = c->glm_norms;
-    const char *mlp_norm =
-        c->norms == NORMS_BEFORE || glm ? "post_attention_layernorm" : "pre_feedforward_layernorm";
     model->input.weight = model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
     add_input_factors(model);
     for (size_t l = 0; l < c->layers; l++) {
         struct layer *layer = &model->layers[l];
+        const char *mlp_norm =
+            config_norms(c, l) == NORMS_BEFORE || glm ? "post_attention_layernorm" : "pre_feedforward_layernorm";
         layer->first = &model->parameters[model->parameter_count];
         while (!is_alike(c, lora, l, layer->alike))
             layer->alike++;
@@ -265,6 +266,18 @@ static size_t frequencies_of(const struct model *model, size_t kind)
     return first;
 }
 
+// Rows for longest documents of `longest` tokens, one more, and so on.
+static void write_frequencies(struct model *model, size_t kind, size_t longest)
+{
+    struct tensor to = model->rope_frequencies[kind];
+    double *frequencies = malloc(tensor_count(to) * sizeof *frequencies);
+    CHECK(frequencies);
+    for (size_t row = 0; row < to.rows; row++)
+        rope_frequencies(&model->config, &model->config.kinds[kind], longest + row, frequencies + row * to.cols);
+    tensor_write(model->device, to, frequencies);
+    free(frequencies);
+}
+
 static void set_frequencies(struct model *model, size_t kind)
 {
     struct tensor *to = &model->rope_frequencies[kind];
@@ -276,15 +289,17 @@ static void set_frequencies(struct model *model, size_t kind)
         return;
     }
     const struct rope_scaling *scaling = &model->config.kinds[kind].rope_scaling;
-    size_t rows = scaling->longrope ? 2 : 1;
-    double *frequencies = malloc(rows * pairs * sizeof *frequencies);
-    CHECK(frequencies);
-    for (size_t row = 0; row < rows; row++)
-        rope_frequencies(&model->config, &model->config.kinds[kind], scaling->original_context + row,
-                         frequencies + row * pairs);
-    *to = tensor_new(model->device, rows, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
-    tensor_write(model->device, *to, frequencies);
-    free(frequencies);
+    *to = tensor_new(model->device, scaling->longrope ? 2 : 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
+    write_frequencies(model, kind, scaling->original_context);
+}
+
+void model_set_longest(struct model *model, size_t longest)
+{
+    for (size_t k = 0; k < CONFIG_KINDS && longest != model->rope_longest; k++)
+        if (model->config.kinds[k].rope_scaling.dynamic && model->rope_frequencies[k].data &&
+            frequencies_of(model, k) == k)
+            write_frequencies(model, k, longest);
+    model->rope_longest = longest;
 }
 
 void model_open(struct model *model, const struct config *config, const struct lora *lora,

@@ -89,6 +89,7 @@ struct model {
     struct layer *layers;
     // [1, rotary / 2] f64, longrope's [2, ..], of short and of long documents, by kind; kinds may share one
     struct tensor rope_frequencies[CONFIG_KINDS];
+    size_t rope_longest; // the longest document that dynamic ones are for; 0: one of the original context
     struct unit_keeper *keeper;     // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener; // unit.h; NULL: none
     struct choices *choices;        // of the step that runs (kernels/layers/choices.h); NULL: it keeps none
@@ -109,6 +110,8 @@ void model_list(struct model *model, const struct config *config, const struct l
 void model_open(struct model *model, const struct config *config, const struct lora *lora,
                 const struct ranks *ranks, struct device *device);
 void model_close(struct model *model);
+// Sets dynamic frequencies to those of a step whose longest document has this many tokens.
+void model_set_longest(struct model *model, size_t longest);
 
 // Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
 bool model_has(const struct model *model, const struct parameter *parameter);

@@ -86,7 +86,7 @@ double cost_outputs(const struct model *model, size_t layer)
 // The statistics of a block's norms, what it adds before the second, and the rest.
 static double cost_block(const struct model *model, size_t layer, const struct block_kind *kind)
 {
-    enum norms norms = model->config.norms;
+    enum norms norms = config_norms(&model->config, layer);
     double statistics = statistic(model) * (model->config.centred ? 2 : 1);
     return (norms != NORMS_AFTER ? statistics : 0) + (norms != NORMS_BEFORE ? statistics + cost_hidden(model) : 0) +
            kind->kept_bytes(model, layer);
