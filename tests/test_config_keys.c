@@ -418,7 +418,8 @@ static void padding_is_read_as_transformers_reads_it(void **state)
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
             expect_refused(*state, family, "pad_token_id", wrong[i], true);
         const char *type = family->model_type;
-        bool olmo = strncmp(type, "olmo", 4) == 0 && !family->split, first = family->centred || strncmp(type, "gemma", 5) == 0;
+        bool olmo = strncmp(type, "olmo", 4) == 0 && !family->split,
+             first = family->centred || strncmp(type, "gemma", 5) == 0;
         struct config config = config_with(*state, family, "\"use_cache\": true");
         bool one = olmo || strcmp(type, "seed_oss") == 0, zero = first || strcmp(type, "ernie4_5") == 0;
         size_t own = strcmp(type, "ministral3") == 0 ? 11 : strcmp(type, "internlm3") == 0 ? 2 : one;

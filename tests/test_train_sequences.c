@@ -178,7 +178,7 @@ static void files_and_groups_change_nothing(void **state)
 }
 
 // The model without its adapter, and a second model that is the same, are what the policy was: it moves, they do
-// not.
+// not. All have RoPE for the longest document of all micro-batches, which are of other lengths.
 static void references_stay(void **state)
 {
     struct scratch *scratch = *state;
@@ -190,18 +190,20 @@ static void references_stay(void **state)
     assert_true(asprintf(&folder, "%s/model", scratch->folder) > 0);
     struct trial trial = trial_of("{" MODEL ", 'context': 4, 'method': 'full'}");
     config = trial.config;
+    config.kinds[0].rope_scaling = (struct rope_scaling){.factor = 8, .original_context = 4, .dynamic = true};
     assert_true(folder_write(folder, &config, 5, DTYPE_F64, NULL, &status));
     trial_free(&trial);
     write_file(scratch, "data", 0, ALL, 0);
     for (int i = 0; i < 2; i++) {
         struct training_run run;
         assert_true(
-            asprintf(&keys,
-                     "{'model': '%s', 'data': {'batch': '%s/data'}, 'dtype': 'f64', 'batch': 2, 'objective': "
-                     "'dpo', 'reference': '%s', 'lora': {'rank': 2}, 'optimizer': {'name': 'adamw', 'rate': "
-                     "0.05}, 'method': {'name': 'streambp', 'chunk': 6}, 'train': {'steps': 6, 'accumulate': 3, "
-                     "'shuffle': 3, 'held_out': 0.34, 'evaluate_windows': 3}}",
-                     folder, scratch->folder, i ? folder : "adapter-off") > 0);
+            asprintf(
+                &keys,
+                "{'model': '%s', 'data': {'batch': '%s/data'}, 'dtype': 'f64', 'batch': 2, 'objective': "
+                "'dpo', 'group': 2, 'reference': '%s', 'lora': {'rank': 2}, 'optimizer': {'name': 'adamw', 'rate': "
+                "0.05}, 'method': {'name': 'streambp', 'chunk': 6}, 'train': {'steps': 6, 'accumulate': 3, "
+                "'shuffle': 3, 'held_out': 0.34, 'evaluate_windows': 3}}",
+                folder, scratch->folder, i ? folder : "adapter-off") > 0);
         training_run_open(&run, keys);
         assert_int_equal(run.train.evaluated, 4); // all of a pair
         assert_true(train_evaluate(&run.train, &found, &status));

@@ -33,11 +33,13 @@ bool reference_model_open(struct reference_model *reference, const struct trial 
            loaded_model_open(&reference->device, &reference->trainer, &reference->model, &other, &own, status);
 }
 
-double *reference_model_logprobs(struct reference_model *reference, const struct batch_data *data,
+double *reference_model_logprobs(struct reference_model *reference, const struct batch_data *data, size_t longest,
                                  struct status *status)
 {
     struct batch batch;
     step_batch_open(&batch, reference->device, data);
+    if (longest)
+        batch.normaliser.longest = longest;
     step_batch_share(&batch, &reference->model);
     double *log_probs = step_logprobs_read(&reference->model, &batch, !reference->adapted);
     batch_close(&batch, reference->device);
@@ -55,14 +57,14 @@ void reference_model_close(struct reference_model *reference)
 }
 
 bool reference_model_tell(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
-                          struct status *status)
+                          size_t longest, struct status *status)
 {
     struct reference_model reference;
     double *log_probs = NULL;
     if (trial->reference.kind != REFERENCE_FOLDER)
         return true;
     if (reference_model_open(&reference, trial, options, status))
-        log_probs = reference_model_logprobs(&reference, data, status);
+        log_probs = reference_model_logprobs(&reference, data, longest, status);
     reference_model_close(&reference);
     free(data->reference_logprobs); // read from a file
     data->reference_logprobs = log_probs;

@@ -17,11 +17,12 @@ struct reference_model {
 // with reference_model_close, also after a failure.
 bool reference_model_open(struct reference_model *reference, const struct trial *trial,
                           const struct setup_options *options, struct status *status);
-// Log-probs of the labels: [batch, context], to be freed; NULL and a status on failure.
-double *reference_model_logprobs(struct reference_model *reference, const struct batch_data *data,
+// Log-probs of the labels: [batch, context], to be freed; NULL and a status on failure. longest: tokens of the
+// longest document that the trial's own model goes by (struct normaliser); 0: the data's.
+double *reference_model_logprobs(struct reference_model *reference, const struct batch_data *data, size_t longest,
                                  struct status *status);
 void reference_model_close(struct reference_model *reference);
 // Opens the reference, sets the data's reference_logprobs and closes it; does nothing if the trial's reference is
 // no folder. Returns false and a status on failure.
 bool reference_model_tell(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
-                          struct status *status);
+                          size_t longest, struct status *status);

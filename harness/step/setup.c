@@ -26,11 +26,18 @@ static void add(struct whole_step *whole, const struct whole_step *part)
     whole->model_flops += part->model_flops;
 }
 
+static void set_longest(const struct setup *setup, struct batch *batch)
+{
+    if (setup->longest)
+        batch->normaliser.longest = setup->longest;
+}
+
 // Adds log-probs from a forward pass, before the objective reads them.
 static void add_logprobs(struct setup *setup, const struct trial *trial, struct batch_data *data)
 {
     struct batch tokens;
     step_batch_open(&tokens, setup->device, data);
+    set_longest(setup, &tokens);
     step_batch_share(&tokens, &setup->model);
     step_logprobs_of_model(data, trial, &setup->model, &tokens);
     batch_close(&tokens, setup->device);
@@ -38,12 +45,16 @@ static void add_logprobs(struct setup *setup, const struct trial *trial, struct 
 
 // A device without data has only documents; a training run also counts the reference's pass there, which is part of
 // each step.
-void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
+void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data,
+                      const struct normaliser *whole)
 {
     if (step_logprobs_asked(trial, setup->device->ops->dataless))
         add_logprobs(setup, trial, data);
     step_batch_open(&setup->batch, setup->device, data);
     step_batch_set_objective(&setup->batch, setup->device, trial, data);
+    if (whole)
+        setup->batch.normaliser = *whole;
+    set_longest(setup, &setup->batch);
 }
 
 void setup_share_batch(struct setup *setup)
@@ -61,10 +72,9 @@ void setup_close_batch(struct setup *setup)
 static bool open_batch(struct setup *setup, const struct trial *trial, const struct whole_step *whole,
                        struct batch_data *data, struct status *status)
 {
-    setup_open_batch(setup, trial, data);
-    struct whole_step own = part_of(trial, &setup->batch);
-    setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
-    setup->model_flops = whole ? whole->model_flops : own.model_flops;
+    setup->longest = whole ? whole->normaliser.longest : 0;
+    setup_open_batch(setup, trial, data, whole ? &whole->normaliser : NULL);
+    setup->model_flops = whole ? whole->model_flops : model_flops(&trial->config, &trial->lora, &setup->batch);
     setup->forward_flops = model_forward_flops(&trial->config, &trial->lora, &setup->batch);
     setup_share_batch(setup);
     *status = setup->device->status;
@@ -145,7 +155,8 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     uint64_t hash = 0;
     bool open = read_data(&data, trial, &own, own.sequences, &hash, status) &&
                 (replicas == 1 || count_all(&whole, trial, &own, status)) &&
-                (dataless || reference_model_tell(&data, trial, &own, status)) &&
+                (dataless ||
+                 reference_model_tell(&data, trial, &own, replicas > 1 ? whole.normaliser.longest : 0, status)) &&
                 loaded_model_open(&setup->device, &setup->trainer, &setup->model, trial, &own, status) &&
                 open_batch(setup, trial, replicas > 1 ? &whole : NULL, &data, status);
     batch_data_free(&data);

@@ -13,7 +13,8 @@ struct setup {
     struct row_range sequences; // the trial's sequences of this rank
     double model_flops;         // over all the step's sequences and ranks
     double forward_flops;       // over this rank's sequences, all tokens
-    uint64_t data_hash;         // of all the step's data (step_data_hash); 0: random or not read
+    size_t longest;     // tokens of the longest document that RoPE goes by in each batch; 0: the batch's own
+    uint64_t data_hash; // of all the step's data (step_data_hash); 0: random or not read
 };
 
 // Reads no weights and tokens on a device without data. Returns false and a status (oom, unsupported, bad input).
@@ -34,9 +35,10 @@ struct training_step setup_update(struct setup *setup, const struct trial *trial
 // each.
 bool setup_sequences_alike(const struct trial *trial, const char *device);
 
-// For training runs, which replace the setup's batch: opens a batch with all inputs from its own model; the
-// normaliser covers these sequences alone.
-void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data);
+// For training runs, which replace the setup's batch: opens a batch with all inputs from its own model. whole: the
+// step's normaliser; NULL: the batch's own.
+void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data,
+                      const struct normaliser *whole);
 // Reduces the batch to this rank's tokens, if ranks divide each sequence.
 void setup_share_batch(struct setup *setup);
 void setup_close_batch(struct setup *setup);

@@ -23,7 +23,7 @@ static bool refer(const struct train *train, struct train_data *data, size_t cou
 {
     char device[RANK_DEVICE_BYTES];
     ranks_device(device, train->trial, train->world);
-    return is_dataless(train) || train_data_refer(data, count, device, status);
+    return is_dataless(train) || train_data_refer(data, count, train->longest, device, status);
 }
 
 static bool open_held_out(struct train *train, struct status *status)
@@ -44,7 +44,7 @@ static bool open_held_out(struct train *train, struct status *status)
     size_t together = trial->data.kind == DATA_BATCH ? trial_together(trial) : 1;
     train->evaluated =
         max && max < count ? (max + together - 1) / together * together : count; // keeps pairs together
-    return refer(train, &train->held_out, train->evaluated, status);
+    return true;
 }
 
 // Evaluated windows of a plan: as many as run at once. If the file that determines their number is not present,
@@ -74,8 +74,17 @@ static bool check_data(struct train *train, struct status *status)
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: only %zu sequences are left to train on, but a micro-batch takes %zu; give fewer",
                           trial->data.path, count, trial->batch);
-    return train_data_feeds(&train->data, trial->train.steps, of_step, status) &&
-           refer(train, &train->data, trial->train.steps * of_step, status);
+    return train_data_feeds(&train->data, trial->train.steps, of_step, status);
+}
+
+// The reference's log-probs of all sequences that are used, by RoPE of the same longest document as the steps'.
+static bool refer_all(struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t own = train_data_longest(&train->data), other = train_data_longest(&train->held_out);
+    train->longest = own > other ? own : other;
+    return (!train->evaluated || refer(train, &train->held_out, train->evaluated, status)) &&
+           refer(train, &train->data, trial->train.steps * trial->batch * trial->train.accumulate, status);
 }
 
 // A plan over windows opens no data, because windows are all alike.
@@ -91,7 +100,7 @@ static bool open_data(struct train *train, struct status *status)
 {
     const struct trial *trial = train->trial;
     return train_data_open(&train->data, trial, &trial->data, trial->train.shuffle, status) &&
-           open_held_out(train, status) && check_data(train, status);
+           open_held_out(train, status) && check_data(train, status) && refer_all(train, status);
 }
 
 bool train_open(struct train *train, const struct trial *trial, const struct world *world, bool dataless,
@@ -114,6 +123,7 @@ void train_begin(struct train *train, struct setup *setup)
 {
     train->setup = setup;
     train->step = 0;
+    setup->longest = train->longest;
     setup_close_batch(setup);
 }
 
@@ -183,9 +193,7 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
     bool ok = read_data(train, from, first, count, &data, status);
     device_timer_start(device);
     if (ok)
-        setup_open_batch(train->setup, train->trial, &data);
-    if (ok && whole)
-        train->setup->batch.normaliser = *whole;
+        setup_open_batch(train->setup, train->trial, &data, whole);
     if (ok)
         setup_share_batch(train->setup);
     report->host_launch_ms += device_timer_host_launch_ms(device);

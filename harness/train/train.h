@@ -15,6 +15,7 @@ struct train {
     struct train_shapes shapes; // of a plan
     struct device *counter;     // a device without a model on which a step's normaliser is counted
     size_t step;                // completed steps
+    size_t longest;             // tokens of the longest document of all files, which RoPE goes by in every step
     size_t evaluated;           // sequences evaluated; in a plan at most those of one batch; 0: none
     // Values of the last step, over all ranks. The norm of all gradients before clipping; NaN without data, and if
     // gradients are freed within the backward pass.

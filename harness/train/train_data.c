@@ -25,13 +25,21 @@ static uint64_t hash_add(uint64_t hash, uint64_t word)
     return (hash ^ word) * 0x100000001b3;
 }
 
+// A document's length is with the prompt that it continues, as in struct normaliser.
 static struct layout layout_of(const struct batch_data *rows)
 {
     const int32_t *numbers = rows->of ? rows->of : rows->documents;
-    struct layout layout = {rows->context, HASH_BASIS};
-    for (size_t i = 0; numbers && i < rows->batch * rows->context; i++)
-        if (i % rows->context == 0 || numbers[i] != numbers[i - 1])
+    struct layout layout = {rows->context, HASH_BASIS, numbers ? 0 : rows->context};
+    for (size_t i = 0, start = 0, prompt = 0; numbers && i < rows->batch * rows->context; i++) {
+        size_t at = i % rows->context;
+        bool first = at == 0 || numbers[i] != numbers[i - 1];
+        if (first)
             layout.hash = hash_add(layout.hash, i);
+        start = first ? at : start;
+        prompt = (at > 0 ? prompt : 0) + (rows->of && numbers[i] < 0);
+        size_t tokens = at + 1 - start + (start > 0 ? prompt : 0);
+        layout.longest = tokens > layout.longest ? tokens : layout.longest;
+    }
     return layout;
 }
 
@@ -89,7 +97,7 @@ bool train_data_split(struct train_data *data, double share, struct train_data *
 struct layout train_data_layout(struct train_data *data, size_t index, size_t count)
 {
     size_t together = data->sequences.together;
-    struct layout all = {0, HASH_BASIS};
+    struct layout all = {0, HASH_BASIS, 0};
     for (size_t i = 0; i < count; i += together) {
         const struct layout *own = &data->layouts[sequences_item(&data->sequences, index + i) / together];
         all.tokens = own->tokens > all.tokens ? own->tokens : all.tokens;
@@ -97,6 +105,14 @@ struct layout train_data_layout(struct train_data *data, size_t index, size_t co
     }
     all.hash = hash_add(hash_add(all.hash, all.tokens), count);
     return all;
+}
+
+size_t train_data_longest(const struct train_data *data)
+{
+    size_t longest = 0;
+    for (size_t i = 0; data->of_files && i < data->sequences.count / data->sequences.together; i++)
+        longest = data->layouts[i].longest > longest ? data->layouts[i].longest : longest;
+    return longest;
 }
 
 size_t train_data_count(const struct train_data *data)
@@ -133,12 +149,12 @@ bool train_data_feeds(struct train_data *data, size_t steps, size_t count, struc
 // --- a second model
 
 static bool refer_batch(struct train_data *data, struct reference_model *reference, size_t index, size_t count,
-                        struct status *status)
+                        size_t longest, struct status *status)
 {
     struct batch_data read;
     size_t context = data->sequences.context;
     bool ok = sequences_read(&data->sequences, index, count, &read, status);
-    double *log_probs = ok ? reference_model_logprobs(reference, &read, status) : NULL;
+    double *log_probs = ok ? reference_model_logprobs(reference, &read, longest, status) : NULL;
     for (size_t i = 0; log_probs && i < count; i++)
         memcpy(data->reference + sequences_item(&data->sequences, index + i) * context, log_probs + i * context,
                context * sizeof *log_probs);
@@ -147,7 +163,8 @@ static bool refer_batch(struct train_data *data, struct reference_model *referen
     return status->code == STATUS_OK;
 }
 
-bool train_data_refer(struct train_data *data, size_t count, const char *device, struct status *status)
+bool train_data_refer(struct train_data *data, size_t count, size_t longest, const char *device,
+                      struct status *status)
 {
     const struct trial *trial = data->trial;
     struct reference_model reference;
@@ -164,7 +181,7 @@ bool train_data_refer(struct train_data *data, size_t count, const char *device,
     bool ok = reference_model_open(&reference, trial, &options, status);
     for (size_t first = 0; ok && first < count; first += trial->batch)
         ok = refer_batch(data, &reference, first, count - first < trial->batch ? count - first : trial->batch,
-                         status);
+                         longest, status);
     reference_model_close(&reference);
     return ok;
 }

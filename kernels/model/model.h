@@ -89,8 +89,8 @@ struct model {
     struct layer *layers;
     // [1, rotary / 2] f64, longrope's [2, ..], of short and of long documents, by kind; kinds may share one
     struct tensor rope_frequencies[CONFIG_KINDS];
-    size_t rope_longest; // the longest document that dynamic ones are for; 0: one of the original context
-    struct unit_keeper *keeper;     // unit.h; NULL: the parameters are listed alone
+    size_t rope_longest;        // the longest document that dynamic ones are for; 0: one of the original context
+    struct unit_keeper *keeper; // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener; // unit.h; NULL: none
     struct choices *choices;        // of the step that runs (kernels/layers/choices.h); NULL: it keeps none
     size_t lowest_trained;          // nothing below this layer trains, and a backward pass ends with it

@@ -13,7 +13,7 @@ struct normaliser {
     size_t pairs, chosen_rows; // sequences 2i and 2i + 1 are a pair; rows with a target in sequences 2i
     double weight;             // sum of the weights of rows with a target; 0: no weights
     size_t desirable;          // desirable sequences, among 2i if the others are mismatched
-    size_t longest;            // tokens of the longest document, with its prefix, which longrope and dynamic RoPE choose by
+    size_t longest; // tokens of the longest document, with its prefix, which longrope and dynamic RoPE choose by
 };
 
 // Adds the counts of another batch of the step.
