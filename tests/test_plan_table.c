@@ -261,9 +261,12 @@ static void lists_print_theirs(void **state)
     assert_int_equal(longbp(&table, "list models"), 0);
     json_array_foreach(models, i, row)
     {
-        expect_text(table, "\n%-16s %6.0f %6.0f %6.0f %8.0f %8.0f %7.0f %8.0f %15.0f\n", word(row, "name"),
+        expect_text(table, "\n%-16s %6.0f %6.0f %6.0f %8.0f %8.0f %7.0f %8.0f %15.0f %15.0f\n", word(row, "name"),
                     number(row, "layers"), number(row, "width"), number(row, "heads"), number(row, "kv_heads"),
-                    number(row, "head_dim"), number(row, "ffn"), number(row, "vocab"), number(row, "parameters"));
+                    number(row, "head_dim"), number(row, "ffn"), number(row, "vocab"), number(row, "parameters"),
+                    number(row, "active_parameters"));
+        if (strcmp(word(row, "name"), "qwen3-30b-a3b") == 0)
+            assert_true(number(row, "parameters") == 30532122624 && number(row, "active_parameters") == 3353032704);
     }
     assert_true(i > 5);
     free(table);

@@ -177,6 +177,36 @@ static void a_model_may_be_a_shape(void **state)
     trial_free(&again);
     trial_free(&trial);
     trial =
+        trial_of(MODEL("{'layers': 4, 'width': 32, 'heads': 4, 'ffn': 48, 'vocab': 64, 'experts': 12, "
+                       "'experts_per_token': 2, 'expert_width': 20, 'shared_expert_width': 8, "
+                       "'shared_expert_gated': true, 'router_score': 'sigmoid', 'normalised_weights': true, "
+                       "'score_sum_added': 1e-20, 'expert_groups': 4, 'top_groups': 2, 'group_best': 2, "
+                       "'correction_bias': true, 'sliding_window': 8, 'full_layers': [3], 'dense_layers': [0]}"));
+    again = trial_of(trial.canonical);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    const struct experts *experts = &again.config.experts;
+    assert_true(experts->routing.experts == 12 && experts->routing.chosen == 2 && experts->routing.groups == 4);
+    assert_true(experts->routing.score == ROUTER_SIGMOID && experts->routing.scale == 1 && experts->width == 20);
+    assert_true(experts->shared_width == 8 && experts->shared_gated && experts->correction_bias);
+    for (size_t l = 0; l < 4; l++) {
+        assert_int_equal(config_kind(&again.config, l)->mlp, l == 0 ? MLP_DENSE : MLP_EXPERTS);
+        assert_int_equal(config_kind(&again.config, l)->window, l == 3 ? 0 : 8);
+    }
+    trial_free(&again);
+    trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'qwen3-30b-a3b', 'layers': 2, 'experts': 16, 'dense_layers': [1]}"));
+    assert_int_equal(config_kind(&trial.config, 0)->mlp, MLP_EXPERTS);
+    assert_int_equal(config_kind(&trial.config, 1)->mlp, MLP_DENSE);
+    trial_free(&trial);
+    expect_bad(MODEL("{'preset': 'tiny', 'expert_width': 16}"), "c", "expert_width");
+    expect_bad(MODEL("{'preset': 'tiny', 'dense_layers': [0]}"), "c", "dense_layers");
+    expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'experts_per_token': 129}"), "c",
+               "experts_per_token must be from 1 to 128, found 129");
+    expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'expert_groups': 3}"), "c",
+               "expert_groups must be at most 64 and divide experts, found 3 of 128");
+    expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'experts': 2000}"), "c",
+               "experts must be from 1 to 1024, found 2000");
+    trial =
         trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
                        "32768}}"));
     again = trial_of(trial.canonical);

@@ -107,20 +107,20 @@ static json_t *list_optimizers(FILE *table)
 static json_t *list_models(FILE *table)
 {
     json_t *list = json_array();
-    fprintf(table, "%-16s %6s %6s %6s %8s %8s %7s %8s %15s\n", "name", "layers", "width", "heads", "kv_heads",
-            "head_dim", "ffn", "vocab", "parameters");
+    fprintf(table, "%-16s %6s %6s %6s %8s %8s %7s %8s %15s %15s\n", "name", "layers", "width", "heads", "kv_heads",
+            "head_dim", "ffn", "vocab", "parameters", "of a token");
     for (const struct config *c = config_presets; c->name[0]; c++) {
-        size_t parameters = config_parameters(c);
+        size_t parameters = config_parameters(c), active = config_active_parameters(c);
         const struct layer_kind *kind = &c->kinds[0];
-        fprintf(table, "%-16s %6zu %6zu %6zu %8zu %8zu %7zu %8zu %15zu\n", c->name, c->layers, c->width,
-                kind->heads, kind->kv_heads, kind->head_dim, c->ffn, c->vocab, parameters);
-        json_array_append_new(list,
-                              json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I}", "name",
-                                        c->name, "layers", (json_int_t)c->layers, "width", (json_int_t)c->width,
-                                        "heads", (json_int_t)kind->heads, "kv_heads", (json_int_t)kind->kv_heads,
-                                        "head_dim", (json_int_t)kind->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
-                                        (json_int_t)c->vocab, "tied", (int)c->tied, "qkv_bias", (int)c->qkv_bias,
-                                        "qk_norm", (int)c->qk_norm, "parameters", (json_int_t)parameters));
+        fprintf(table, "%-16s %6zu %6zu %6zu %8zu %8zu %7zu %8zu %15zu %15zu\n", c->name, c->layers, c->width,
+                kind->heads, kind->kv_heads, kind->head_dim, c->ffn, c->vocab, parameters, active);
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:I}", "name", c->name,
+                            "layers", (json_int_t)c->layers, "width", (json_int_t)c->width, "heads",
+                            (json_int_t)kind->heads, "kv_heads", (json_int_t)kind->kv_heads, "head_dim",
+                            (json_int_t)kind->head_dim, "ffn", (json_int_t)c->ffn, "vocab", (json_int_t)c->vocab,
+                            "tied", (int)c->tied, "qkv_bias", (int)c->qkv_bias, "qk_norm", (int)c->qk_norm,
+                            "parameters", (json_int_t)parameters, "active_parameters", (json_int_t)active));
     }
     return list;
 }

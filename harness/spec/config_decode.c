@@ -53,6 +53,24 @@ static const struct key {
     {"gated", FLAG, offsetof(struct config, kinds[0].gated), .rare = true},
     {"v_norm", FLAG, offsetof(struct config, kinds[0].v_norm), .rare = true},
     {"k_is_v", FLAG, offsetof(struct config, kinds[0].k_is_v), .rare = true},
+    {"experts", COUNT, offsetof(struct config, experts.routing.experts), .rare = true},
+    {"experts_per_token", COUNT, offsetof(struct config, experts.routing.chosen), .rare = true},
+    {"expert_width", COUNT, offsetof(struct config, experts.width), .rare = true},
+    {"shared_expert_width", COUNT, offsetof(struct config, experts.shared_width), .rare = true},
+    {"shared_expert_gated", FLAG, offsetof(struct config, experts.shared_gated), .rare = true},
+    {"router_score", CHOICE, offsetof(struct config, experts.routing.score), .rare = true, .choices = router_names},
+    {"normalised_weights", FLAG, offsetof(struct config, experts.routing.normalised), .rare = true},
+    {"expert_scale", NUMBER, offsetof(struct config, experts.routing.scale), .rare = true},
+    {"score_sum_added", NUMBER, offsetof(struct config, experts.routing.added), .rare = true},
+    {"score_sum_least", NUMBER, offsetof(struct config, experts.routing.least), .rare = true},
+    {"expert_groups", COUNT, offsetof(struct config, experts.routing.groups), .rare = true},
+    {"top_groups", COUNT, offsetof(struct config, experts.routing.top_groups), .rare = true},
+    {"group_best", COUNT, offsetof(struct config, experts.routing.group_best), .rare = true},
+    {"router_bias", FLAG, offsetof(struct config, experts.router_bias), .rare = true},
+    {"correction_bias", FLAG, offsetof(struct config, experts.correction_bias), .rare = true},
+    {"expert_bias", FLAG, offsetof(struct config, experts.bias), .rare = true},
+    {"swiglu_alpha", NUMBER, offsetof(struct config, experts.alpha), .rare = true},
+    {"swiglu_limit", NUMBER, offsetof(struct config, experts.limit), .rare = true},
 };
 #define KEYS         (sizeof keys / sizeof *keys)
 #define SIZE_MAXIMUM ((size_t)1 << 24) // larger than any model
@@ -369,6 +387,12 @@ static bool read_delta_layers(struct json_field layers, struct config *config, s
     return true;
 }
 
+static bool is_delta(const struct config *config, size_t layer)
+{
+    size_t mixer = config_kind(config, layer)->mixer;
+    return mixer == MIXER_DELTA || mixer == MIXER_DELTA_SPLIT;
+}
+
 // null: none. before: the preset, whose layers these are if there is no such key.
 static bool read_delta(struct json_field shape, const struct config *before, struct config *config,
                        struct status *status)
@@ -378,7 +402,7 @@ static bool read_delta(struct json_field shape, const struct config *before, str
     struct json_field delta = json_field_get(shape, "delta");
     struct layer_kind *kind = &config->kinds[CONFIG_DELTA];
     for (size_t l = 0; l < CONFIG_KIND_LAYERS && !delta.value; l++)
-        if (before->kind_of[l] == CONFIG_DELTA)
+        if (is_delta(before, l))
             config->kind_of[l] = CONFIG_DELTA;
     *kind = before->kinds[CONFIG_DELTA];
     if (!json_field_given(delta))
@@ -420,10 +444,52 @@ static json_t *delta_json(const struct config *config)
     if (kind->norms_before)
         json_object_set_new(delta, "norms_before", json_true());
     for (size_t l = 0; l < config->layers; l++)
-        if (config_kind(config, l) == kind)
+        if (is_delta(config, l))
             json_array_append_new(layers, json_integer((json_int_t)l));
     json_object_set_new(delta, "layers", layers);
     return delta;
+}
+
+// Whether no key is given that only layers with experts read.
+static bool without_experts(struct json_field shape, struct status *status)
+{
+    const size_t first = offsetof(struct config, experts), end = first + sizeof(struct experts);
+    for (size_t i = 0; i <= KEYS; i++) {
+        struct json_field field = json_field_get(shape, i < KEYS ? keys[i].name : "dense_layers");
+        bool reads = i == KEYS || (keys[i].offset >= first && keys[i].offset < end);
+        if (reads && field.value)
+            return json_field_fail(field, status, "is of layers with experts: give their number, \"experts\"");
+    }
+    return true;
+}
+
+// null: every layer has experts. before: the preset, whose layers without experts these are if there is no such
+// key.
+static bool read_experts(struct json_field shape, const struct config *before, struct config *config,
+                         struct status *status)
+{
+    struct experts *experts = &config->experts;
+    struct json_field list = json_field_get(shape, "dense_layers");
+    bool dense[CONFIG_KIND_LAYERS] = {false};
+    size_t last = config->layers < CONFIG_KIND_LAYERS ? config->layers : CONFIG_KIND_LAYERS;
+    if (experts->routing.experts == 0)
+        return without_experts(shape, status);
+    if (experts->routing.scale == 0)
+        experts->routing.scale = 1;
+    for (size_t l = 0; l < last && !list.value; l++)
+        dense[l] = before->experts.routing.experts > 0 && config_kind(before, l)->mlp == MLP_DENSE;
+    if (json_field_given(list) && !json_is_array(list.value))
+        return json_field_expected(list, status, "a list of the layers without experts");
+    for (size_t i = 0; i < json_array_size(list.value); i++) {
+        size_t layer = 0;
+        if (!json_field_count(json_field_at(list, i), 0, last - 1, "", &layer, status))
+            return false;
+        dense[layer] = true;
+    }
+    for (size_t k = 0; k < CONFIG_KINDS; k++)
+        config->kinds[k].mlp = MLP_EXPERTS;
+    return config_set_mlp(config, dense, MLP_DENSE) ||
+           json_field_fail(list, status, "makes more than %d kinds of layers", CONFIG_DELTA);
 }
 
 static void preset_names(struct names *names)
@@ -471,6 +537,7 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     for (size_t i = 0; i < LOCAL_KEYS; i++)
         names_add(&known, local_keys[i]);
     names_add(&known, "no_rope_layers");
+    names_add(&known, "dense_layers");
     names_add(&known, "chunked");
     names_add(&known, "position_scale");
     if (!json_field_object(field, &known, "model", status))
@@ -489,7 +556,8 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     *kind = flat.kind;
     kind->window = 0;
     for (size_t i = 0; i < KEYS; i++) {
-        if (!preset.value && keys[i].required && !json_field_get(field, keys[i].name).value)
+        bool spared = keys[i].offset == offsetof(struct config, ffn) && json_field_get(field, "experts").value;
+        if (!preset.value && keys[i].required && !spared && !json_field_get(field, keys[i].name).value)
             return json_field_fail(field, status, "\"%s\" is missing; give it, or a \"preset\" to start from",
                                    keys[i].name);
         if (!read_key(field, &keys[i], config, status))
@@ -516,7 +584,7 @@ static bool read_shape(struct json_field field, struct config *config, struct st
     if (!config_remove_positions(config, flat.without))
         return json_field_fail(no_rope, status, "makes more than %d kinds of layers", CONFIG_DELTA);
     apply_flat(config, &flat);
-    return read_delta(field, &before, config, status);
+    return read_delta(field, &before, config, status) && read_experts(field, &before, config, status);
 }
 
 static json_t *shape_json(const struct config *given)
@@ -557,13 +625,20 @@ static json_t *shape_json(const struct config *given)
     if (windows.length > 0) {
         json_t *full = json_array();
         for (size_t l = 0; l < config->layers; l++)
-            if (config_kind(given, l)->window == 0 && config_kind(given, l) != &given->kinds[CONFIG_DELTA])
+            if (config_kind(given, l)->window == 0 && !is_delta(given, l))
                 json_array_append_new(full, json_integer((json_int_t)l));
         json_object_set_new(shape, "sliding_window", json_integer((json_int_t)windows.length));
         json_object_set_new(shape, "full_layers", full);
     }
     if (config_has_kind(given, CONFIG_DELTA))
         json_object_set_new(shape, "delta", delta_json(given));
+    json_t *dense = json_array();
+    for (size_t l = 0; l < given->layers; l++)
+        if (given->experts.routing.experts > 0 && config_kind(given, l)->mlp == MLP_DENSE)
+            json_array_append_new(dense, json_integer((json_int_t)l));
+    if (json_array_size(dense) > 0)
+        json_object_set(shape, "dense_layers", dense);
+    json_decref(dense);
     return shape;
 }
 

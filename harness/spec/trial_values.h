@@ -13,8 +13,10 @@
 // "norms" "before", "activation" "silu", "rope" "halves", "whole_qk_norm", "unit_offset", "o_bias" and "mlp_bias"
 // false, and without "rotary", "query_scale", "embedding_scale", "residual_scale", "logits_scale",
 // "local_rope_theta", "no_rope_layers", "attention_cap", "logit_cap", "sinks", "gated", "chunked", "position_scale"
-// and "delta" (struct config); "kv_rank", "value_dim", "rotary" and perhaps "q_rank" make attention latent; "name"
-// a label. With {"preset": NAME, ...} all of them come from the preset.
+// and "delta" (struct config); "kv_rank", "value_dim", "rotary" and perhaps "q_rank" make attention latent;
+// "experts", "experts_per_token" and "expert_width" and perhaps further keys (experiments/spec.md) a mixture of
+// experts of each layer's MLP but those of "dense_layers"; "name" a label. With {"preset": NAME, ...} all of them
+// come from the preset.
 //
 // *folder becomes NULL, or the folder, to be freed. *canonical becomes a new reference: the folder, the preset's
 // name if the shape equals it, or the whole shape. Returns false and a status if the field is invalid; nothing is

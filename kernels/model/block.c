@@ -76,11 +76,15 @@ double block_weights(const struct config *c, size_t layer, const struct block_ki
     return weights;
 }
 
-static size_t block_parameters(const struct config *c, size_t layer, const struct block_kind *kind)
+// active: of a token's experts alone.
+static size_t block_parameters(const struct config *c, size_t layer, const struct block_kind *kind, bool active)
 {
+    const struct routing *routing = &c->experts.routing;
     size_t count = 0;
     for (size_t i = 0; kind->parameters[i].name; i++) {
         struct block_shape shape = kind->shape(c, layer, i);
+        if (active && kind->parameters[i].form == FORM_EXPERTS)
+            shape.out = shape.out / routing->experts * routing->chosen;
         count += shape.out * (shape.in ? shape.in : 1) + (shape.bias ? shape.out : 0);
     }
     return count;
@@ -119,15 +123,25 @@ void lora_module_name(char *name, size_t bytes, const struct config *config, siz
         snprintf(name, bytes, "model.layers.%zu.%s", layer, layer_module(config, layer, 1u << target));
 }
 
-size_t config_parameters(const struct config *c)
+static size_t count_parameters(const struct config *c, bool active)
 {
     size_t count = c->width + c->vocab * c->width * (c->tied ? 1 : 2);
     for (size_t l = 0; l < c->layers; l++) {
         size_t norms = c->parallel ? 1 : config_norms(c, l) == NORMS_AROUND ? 4 : 2;
-        count += block_parameters(c, l, &config_mixer(c, l)->kind) +
-                 block_parameters(c, l, &config_mlp(c, l)->kind) + norms * c->width + c->layer_scalars;
+        count += block_parameters(c, l, &config_mixer(c, l)->kind, active) +
+                 block_parameters(c, l, &config_mlp(c, l)->kind, active) + norms * c->width + c->layer_scalars;
     }
     return count;
+}
+
+size_t config_parameters(const struct config *c)
+{
+    return count_parameters(c, false);
+}
+
+size_t config_active_parameters(const struct config *c)
+{
+    return count_parameters(c, true);
 }
 
 bool lora_module_is_own(const struct config *config, size_t target)

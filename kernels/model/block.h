@@ -134,7 +134,8 @@ bool config_has_target(const struct config *config, size_t layer, enum lora_targ
 // The name in its model of a module that the layer has, "model.layers.0.self_attn.q_proj". target: a position in
 // lora_target_names.
 void lora_module_name(char *name, size_t bytes, const struct config *config, size_t layer, size_t target);
-// Number of weights.
+// Number of weights; and of those that a token reads.
 size_t config_parameters(const struct config *config);
+size_t config_active_parameters(const struct config *config);
 // Whether the base's files have the module, where PEFT finds it.
 bool lora_module_is_own(const struct config *config, size_t target);

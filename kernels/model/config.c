@@ -5,6 +5,7 @@
 
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
+const char *const router_names[] = {"softmax", "sigmoid", NULL};
 const char *const rope_names[] = {"halves", "interleaved", "none", "proportional", NULL};
 // layers, width, heads, kv_heads, head_dim, ffn, vocab
 #define SIZES(l, d, h, g, D, f, v) .layers = l, .width = d, HEADS(0, h, g, D), .ffn = f, .vocab = v
@@ -35,6 +36,11 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
 #define LATENT(q, kv, shared, value)                                                                               \
     .kinds[0].mixer = MIXER_LATENT, .kinds[0].q_rank = q, .kinds[0].kv_rank = kv, .kinds[0].rotary = shared,       \
     .kinds[0].value_dim = value
+
+// Experts in every layer: their number, those of a token, width; normalised or not.
+#define EXPERTS(e, k, f, sums)                                                                                     \
+    .kinds[0].mlp = MLP_EXPERTS,                                                                                   \
+    .experts = {.routing = {.experts = e, .chosen = k, .normalised = sums, .scale = 1}, .width = f}
 
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
 const struct config config_presets[] = {
@@ -202,6 +208,26 @@ const struct config config_presets[] = {
      .kind_of = {DELTA_64},
      .qk_norm = true,
      .unit_offset = true},
+    {.name = "qwen3-30b-a3b",
+     SIZES(48, 2048, 32, 4, 128, 6144, 151936),
+     CONSTANTS(1000000, 1e-6, 40960),
+     EXPERTS(128, 8, 768, true),
+     .qk_norm = true},
+    {.name = "qwen3-235b-a22b",
+     SIZES(94, 4096, 64, 4, 128, 12288, 151936),
+     CONSTANTS(1000000, 1e-6, 40960),
+     EXPERTS(128, 8, 1536, true),
+     .qk_norm = true},
+    {.name = "mixtral-8x7b",
+     SIZES(32, 4096, 32, 8, 128, 14336, 32000),
+     CONSTANTS(1000000, 1e-5, 32768),
+     EXPERTS(8, 2, 14336, true)},
+    {.name = "olmoe-7b",
+     SIZES(16, 2048, 16, 16, 128, 1024, 50304),
+     CONSTANTS(10000, 1e-5, 4096),
+     EXPERTS(64, 8, 1024, false),
+     .qk_norm = true,
+     .whole_qk_norm = true},
     {.name = "youtu-llm-2b",
      SIZES(32, 2048, 16, 16, 192, 6144, 128256),
      CONSTANTS(1600000, 1e-6, 131072),
@@ -235,6 +261,12 @@ const struct config_alias config_aliases[] = {
     {"Qwen/Qwen3-8B", "qwen3-8b"},
     {"Qwen/Qwen3-14B", "qwen3-14b"},
     {"Qwen/Qwen3-32B", "qwen3-32b"},
+    {"Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"},
+    {"Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"},
+    {"mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"},
+    {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"},
+    {"allenai/OLMoE-1B-7B-0924", "olmoe-7b"},
+    {"allenai/OLMoE-1B-7B-0924-Instruct", "olmoe-7b"},
     {"Qwen/Qwen3.5-9B", "qwen3.5-9b"},
     {"Qwen/Qwen3.5-27B", "qwen3.5-27b"},
     {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},

@@ -84,6 +84,7 @@ struct experts {
 enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
 extern const char *const norms_names[];      // ending in NULL
 extern const char *const activation_names[]; // of enum activation
+extern const char *const router_names[];     // of enum router_score
 
 struct config {
     char name[64];
