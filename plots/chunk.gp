@@ -1,6 +1,6 @@
 # Time and memory against chunk size, at one context; memory alone if nothing was timed, and that of the host where records
-# keep something there. Times are medians of the samples,
-# of a method that draws its chunks means over draws. Methods without chunks are horizontal lines; crosses above the limit
+# keep something there. Times are medians of the samples, of a method that draws its chunks means over draws, and of a plan
+# estimates. A vertical line is the chunk below which reading a mixture's experts takes longer than multiplying by them. Methods without chunks are horizontal lines; crosses above the limit
 # are trials that ran out of memory.
 load scripts.'/style.gp'
 
@@ -28,6 +28,13 @@ known = 0
 stats data using (count(column('step_ms'))) nooutput
 timed = known
 time_unit = 1.0
+break_even = NaN
+stats data using (column('break_even_chunk') == column('break_even_chunk') ? (break_even = column('break_even_chunk'), 0) : 0) nooutput
+break_even_shown = break_even == break_even
+stats data using 'chunk' nooutput
+if (break_even_shown) { set arrow 9 from break_even, graph 0 to break_even, graph 1 nohead lw 1.3 dt 3 lc rgb pale }
+known = 0
+stats data using (count(column('step_ms'))) nooutput
 if (known) { stats data using 'step_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
 
 # A method without chunks has one row: its value from one end of the axis to the other, without marks, or a cross at either end.
@@ -61,7 +68,7 @@ stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms
 whiskers = known > 0
 stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
 stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
-legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(least_shown ? ' least' : '').(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
+legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(least_shown ? ' least' : '').(break_even_shown ? ' break-even' : '').(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'

@@ -115,7 +115,8 @@ note_fixed(ms, drawn, method) = ms == ms && drawn != drawn && strstrt(' '.drawn_
     (drawn_methods = 'drawn chunks', 1) : 0
 limit_text = ''
 cross_text = ''
-extra_text(name) = name eq 'cross' ? 'out of memory'.cross_text : name eq 'least' ? 'least memory; smaller chunks take more' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
+extra_text(name) = name eq 'cross' ? 'out of memory'.cross_text : name eq 'least' ? 'least memory; smaller chunks take more' : \
+    name eq 'break-even' ? 'break-even chunk of experts' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
     name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit, '.limit_text : name eq 'bound' ? 'lower bound' : \
     name eq 'rounds' ? '95 % interval over rounds' : name eq 'range' ? 'range of the prediction' : name eq 'tenth' ? 'off by 10 %' : name eq 'quarter' ? 'off by 25 %' : \
     'noise floor: sums in f32, in another order'

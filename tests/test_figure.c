@@ -187,7 +187,7 @@ static void test_chunk_table(void **state)
     (void)state;
     char *lines[] = {
         record(1, "e", "ok", "f32", 256, "{'name': 'streambp', 'chunk': 4096}",
-               ", 'median_ms': 3, 'samples_ms': [3, 2.5, 8], 'peak_bytes': 30"),
+               ", 'median_ms': 3, 'samples_ms': [3, 2.5, 8], 'peak_bytes': 30, 'break_even_chunk': 48"),
         record(2, "e", "ok", "f32", 256, "{'name': 'streambp', 'chunk': 32}",
                ", 'median_ms': 2, 'samples_ms': [2], 'peak_bytes': 20, 'host_peak_bytes': 7"),
         record(3, "e", "oom", "f32", 256, "{'name': 'streambp', 'chunk': 64}", ""),
@@ -197,11 +197,34 @@ static void test_chunk_table(void **state)
     // A method without chunks has none; a chunk above the context is the whole context.
     expect_table("chunk", lines,
                  "series\tmethod\tlabel\trank\tchunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_"
-                 "bytes\toom\thost_peak_bytes\n"
-                 "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t1000000\t0\tNaN\n"
-                 "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t1000000\t0\t7\n"
-                 "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1000000\t1\tNaN\n"
-                 "2\tstreambp\tstreambp\t0\t256\t3\t2.5\t8\tNaN\t30\t1000000\t0\tNaN\n");
+                 "bytes\toom\thost_peak_bytes\tbreak_even_chunk\n"
+                 "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t1000000\t0\tNaN\tNaN\n"
+                 "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t1000000\t0\t7\tNaN\n"
+                 "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1000000\t1\tNaN\tNaN\n"
+                 "2\tstreambp\tstreambp\t0\t256\t3\t2.5\t8\tNaN\t30\t1000000\t0\tNaN\t48\n");
+}
+
+static char *on_plan(char *line)
+{
+    static const char cpu[] = "\"cpu\", \"batch\"";
+    char *at = strstr(line, cpu), *text = NULL;
+    assert_non_null(at);
+    assert_true(asprintf(&text, "%.*s\"plan\", \"batch\"%s", (int)(at - line), line, at + strlen(cpu)) > 0);
+    free(line);
+    return text;
+}
+
+static void test_chunk_table_of_plans(void **state)
+{
+    (void)state;
+    char *lines[] = {on_plan(PLANNED(1, 128, 32, 4, 100)), on_plan(PLANNED(2, 128, 64, 3, 100)),
+                     on_plan(PLANNED(3, 128, 128, 2, 100)), NULL};
+    expect_table("chunk", lines,
+                 "series\tmethod\tlabel\trank\tchunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_"
+                 "bytes\toom\thost_peak_bytes\tbreak_even_chunk\n"
+                 "1\tseco\tseco\t0\t32\t4\t4\t4\tNaN\tNaN\t1000000\t0\tNaN\tNaN\n"
+                 "1\tseco\tseco\t0\t64\t3\t3\t3\tNaN\tNaN\t1000000\t0\tNaN\tNaN\n"
+                 "1\tseco\tseco\t0\t128\t2\t2\t2\tNaN\tNaN\t1000000\t0\tNaN\tNaN\n");
 }
 
 // Times are means over draws, held against the mean of the walk over all chunks: budgets 1 and 2 differ also where
@@ -368,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_prompt_table),
         cmocka_unit_test(test_time_table),
         cmocka_unit_test(test_chunk_table),
+        cmocka_unit_test(test_chunk_table_of_plans),
         cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table),
         cmocka_unit_test(test_curves_keep_their_extremes),

@@ -1,5 +1,6 @@
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
+#include "harness/spec/trial.h"
 #include "harness/table/series.h"
 #include "harness/text/names.h"
 #include "harness/text/text.h"
@@ -183,9 +184,15 @@ static const struct figure step_time = {
     .tabulate = tabulate_time,
 };
 
+// Plans have an estimate alone.
+static struct step_time measured_or_estimated(const struct record *record)
+{
+    return trial_plans_on(record->trial.device) ? step_time_estimate(record) : step_time_of(record);
+}
+
 static bool has_time_or_memory(const struct record *record)
 {
-    return has_time(record) || has_memory(record);
+    return (is_ok(record) && isfinite(measured_or_estimated(record).ms)) || has_memory(record);
 }
 
 static bool tabulate_chunk(const struct record *const *records, size_t count, struct figure_table *table)
@@ -194,7 +201,8 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, st
     struct series_table all;
     wanted_series(&all, records, count, has_time_or_memory, omit, true);
     figure_table_columns(table,
-                         "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_bytes\toom\thost_peak_bytes");
+                         "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_bytes\toom\thost_peak_bytes\t"
+                         "break_even_chunk");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -203,11 +211,11 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, st
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             bool oom = is_oom(record), none = !has_memory(record) || oom;
-            struct step_time time = step_time_of(record);
+            struct step_time time = measured_or_estimated(record);
             row_start(table, &all, series);
             FIGURE_NUMBERS(table, chunk_of(record), time.ms, time.low, time.high, time.drawn_chunks,
                            none ? NAN : record->peak_bytes, record->trial.limits->memory, oom,
-                           none ? NAN : record->host_peak_bytes);
+                           none ? NAN : record->host_peak_bytes, record->break_even_chunk);
         }
     }
     series_free(&all);
@@ -220,6 +228,7 @@ static const struct figure chunk = {
     .logarithmic = true,
     .panels = "time,memory,host",
     .times = true,
+    .estimates = true,
     .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",
     .one_context = true,
     .peaks = true,

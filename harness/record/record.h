@@ -197,7 +197,7 @@ struct record {
     struct number_list drawn_chunks, samples_ms, cpu_ms, sample_chunks, slowdown;
     double median_ms, mean_ms, mean_error_ms, host_launch_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
-    double estimate_low_ms, estimate_high_ms;
+    double estimate_low_ms, estimate_high_ms, break_even_chunk;
     const struct record_sm_clock *sm_clock_mhz;
     struct record_load load;
     double peak_bytes, resident_bytes, device_used_bytes, device_reserved_bytes;

@@ -326,6 +326,11 @@ const struct record_field record_fields[] = {
      .meaning = "source of estimate_ms: measured rates, or scaled rates (a measured card's rates times the ratio "
                 "of the two cards' peaks)",
      .null = "as estimate_ms"},
+    {FIELD(record, break_even_chunk), .type = FIELD_SIZE, .unit = "tokens",
+     .meaning = "tokens of a chunk that a mixture's experts multiply, at the profile's peak rates, in the time in "
+                "which all their weights are read: experts over experts_per_token, times FLOP/s over B/s, times "
+                "half a weight's bytes",
+     .null = "no profile, or no experts"},
     {FIELD(record, profile), .type = FIELD_STRING, .meaning = "name of the profile", .null = "none"},
     {FIELD(record, energy_j), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "J",
      .meaning = "energy of a step, by the card's sensors",

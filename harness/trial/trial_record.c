@@ -131,6 +131,21 @@ static double middle(const struct number_list *values, bool drawn)
                           : sample_quantile(values->items, values->count, 0.5);
 }
 
+// By the profile's roofline; NaN: no profile, or no layer has experts.
+static double break_even_chunk(const struct trial *trial)
+{
+    const struct routing *routing = &trial->config.experts.routing;
+    struct roofline roofline;
+    struct status why = {0};
+    bool mixture = false;
+    for (size_t layer = 0; layer < trial->config.layers; layer++)
+        mixture |= config_kind(&trial->config, layer)->mlp == MLP_EXPERTS;
+    if (!mixture || !trial->profile || !profile_roofline(trial->profile, trial->dtype, &roofline, &why))
+        return NAN;
+    return (double)routing->experts / (double)routing->chosen * roofline.flops_per_s / roofline.bytes_per_s *
+           dtype_bytes(trial->dtype) / 2;
+}
+
 void trial_record_times(struct record *record, const struct trial *trial, const struct counters *counters,
                         const struct number_list *host_launch_ms)
 {
@@ -144,6 +159,7 @@ void trial_record_times(struct record *record, const struct trial *trial, const 
     record->flops_per_s = counters->flops / counted_seconds;
     record->model_flops_per_s = trial->method->exact ? record->model_flops / seconds : NAN;
     record->model_flops_share = record->model_flops_per_s / record->gemm_flops_per_s;
+    record->break_even_chunk = break_even_chunk(trial);
     const struct rates *rates = trial->profile ? &trial->profile->rates[trial->dtype] : NULL;
     if (!rates || !counters->launches) {
         record->estimate_ms = NAN;

@@ -106,8 +106,10 @@ void op_grouped_gemm(struct device *device, struct expert_rows experts, struct t
         return;
     size_t even = (count * rows + experts.rows - 1) / experts.rows + 1;
     double read = (double)smaller(smaller(count, rows), even) * out * in * dtype_bytes(matrices.dtype);
-    if (begin(device, operation(WORK_GEMM, "grouped_gemm"), 2.0 * rows * out * in,
-              bytes(a) + bytes(onto ? b : c) + read * (onto ? 2 : 1))) {
+    struct range range = operation(WORK_GEMM, "grouped_gemm"); // timed as one product of the block's rows
+    range.m = onto ? out : rows, range.n = transpose_b ? out : in, range.k = onto ? rows : transpose_b ? in : out;
+    range.transpose_a = transpose_a == TRANSPOSE, range.transpose_b = transpose_b == TRANSPOSE;
+    if (begin(device, range, 2.0 * rows * out * in, bytes(a) + bytes(onto ? b : c) + read * (onto ? 2 : 1))) {
         device->ops->grouped_gemm(device, experts, c, a, transpose_a, b, transpose_b, alpha);
         range_pop(device);
     }
