@@ -86,6 +86,82 @@ static void folders_are_read_as_written(void **state)
     }
 }
 
+#define MOE(rest)                                                                                                  \
+    "{\"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "     \
+    "\"intermediate_size\": 12, \"vocab_size\": 19, \"pad_token_id\": null, \"num_experts_per_tok\": 2, "          \
+    "\"n_group\": 1, \"topk_group\": 1, \"moe_intermediate_size\": 6, " rest "}"
+#define LATENTS                                                                                                    \
+    ", \"first_k_dense_replace\": 1, \"q_lora_rank\": null, \"kv_lora_rank\": 6, \"qk_nope_head_dim\": 4, "        \
+    "\"qk_rope_head_dim\": 4, \"v_head_dim\": 5"
+
+// A folder of each way to name experts' tensors has the names of transformers, and is read as written.
+static void experts_are_named_as_by_transformers(void **state)
+{
+    static const struct {
+        const char *config, *names[4]; // within layer 1
+        size_t tensors;
+    } cases[] = {
+        {MOE("\"model_type\": \"mixtral\", \"num_local_experts\": 3"),
+         {"block_sparse_moe.gate.weight", "block_sparse_moe.experts.2.w1.weight",
+          "block_sparse_moe.experts.0.w3.weight", "block_sparse_moe.experts.1.w2.weight"},
+         3 + 2 * (7 + 9)},
+        {MOE("\"model_type\": \"qwen2_moe\", \"num_experts\": 3, \"shared_expert_intermediate_size\": 5, "
+             "\"mlp_only_layers\": [0]"),
+         {"mlp.gate.weight", "mlp.experts.2.gate_proj.weight", "mlp.shared_expert.down_proj.weight",
+          "mlp.shared_expert_gate.weight"},
+         3 + 12 + 10 + 13},
+        {MOE("\"model_type\": \"deepseek_v3\", \"n_routed_experts\": 4" LATENTS),
+         {"mlp.gate.weight", "mlp.experts.3.up_proj.weight", "mlp.shared_experts.down_proj.weight",
+          "mlp.gate.e_score_correction_bias"},
+         3 + 2 * 7 + 3 + 17},
+        {MOE("\"model_type\": \"minimax_m2\", \"num_local_experts\": 3"),
+         {"block_sparse_moe.gate.weight", "block_sparse_moe.e_score_correction_bias",
+          "block_sparse_moe.experts.0.w3.weight", "block_sparse_moe.experts.1.w2.weight"},
+         3 + 2 * (8 + 11)},
+        {MOE("\"model_type\": \"granitemoe\", \"num_local_experts\": 3, \"attention_multiplier\": 0.4"),
+         {"block_sparse_moe.router.layer.weight", "block_sparse_moe.input_linear.weight",
+          "block_sparse_moe.output_linear.weight", "input_layernorm.weight"},
+         3 + 2 * 9},
+        {MOE("\"model_type\": \"ernie4_5_moe\", \"moe_num_experts\": 3, \"moe_k\": 2"),
+         {"mlp.gate.weight", "mlp.experts.2.gate_proj.weight", "mlp.shared_experts.down_proj.weight",
+          "mlp.moe_statics.e_score_correction_bias"},
+         2 + 9 + 6 + 14},
+        {MOE("\"model_type\": \"kimi_linear\", \"num_experts\": 4, \"layer_types\": [\"full_attention\", "
+             "\"full_attention\"]" LATENTS),
+         {"block_sparse_moe.gate.weight", "block_sparse_moe.experts.3.w3.weight",
+          "block_sparse_moe.shared_experts.down_proj.weight", "block_sparse_moe.gate.e_score_correction_bias"},
+         3 + 2 * 7 + 3 + 17},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bench bench;
+        struct config config, again;
+        struct status status = {0};
+        struct safetensors file;
+        struct scratch *scratch = *state;
+        scratch_file(scratch, "config.json", cases[i].config, strlen(cases[i].config));
+        if (!folder_read_config(scratch->folder, &config, &status))
+            fail_msg("%s", status.message);
+        bench_open(&bench, scratch, config, (struct lora){0}, i % 2 ? DTYPE_F64 : DTYPE_BF16);
+        if (!folder_read_config(bench.scratch.folder, &again, &status) ||
+            !safetensors_open(&file, bench_path(&bench, "model.safetensors").text, &status))
+            fail_msg("%s", status.message);
+        memcpy(again.name, config.name, sizeof config.name);
+        assert_memory_equal(&again, &config, sizeof config);
+        for (size_t n = 0; n < 4; n++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.1.%s", cases[i].names[n]);
+            if (!safetensors_find(&file, name))
+                fail_msg("there is no %s", name);
+        }
+        assert_int_equal(file.count, cases[i].tensors);
+        safetensors_close(&file);
+        read_weights(&bench, DTYPE_F64);
+        for (size_t j = 0; j < bench.model.parameter_count; j++)
+            expect_random(&bench, &bench.model.parameters[j], 5, i % 2 ? DTYPE_F64 : DTYPE_BF16, DTYPE_F64);
+        bench_close(&bench);
+    }
+}
+
 // Quantised weights of a folder have the codes and scales of drawn ones, and the same dequantised values if they
 // are stored so.
 static void weights_are_quantised_as_they_are_read(void **state)
@@ -451,6 +527,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(experts_are_named_as_by_transformers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_quantised_as_they_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(published_filters_are_joined, scratch_setup, scratch_teardown),

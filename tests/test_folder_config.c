@@ -378,7 +378,8 @@ static void presets_are_written_and_read(void **state)
     }
 }
 
-#define KIMI "{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 2"
+#define V3_EXPERTS "{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 1"
+#define KIMI       "{\"model_type\": \"kimi_linear\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 2"
 
 // reason: how the message begins after the path, position included.
 static const struct {
@@ -399,7 +400,8 @@ static const struct {
      "key \"layer_rope_theta[1]\": layers with a RoPE of their own"},
     {GRANITE_SWA ", \"layer_rope_theta\": [5]}", "key \"layer_rope_theta\": expected a list of 2 numbers"},
     {GEMMA2 ", \"attn_logit_softcapping\": 0}", "key \"attn_logit_softcapping\": expected"},
-    {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
+    {"{\"model_type\": \"phimoe\"}",
+     "key \"model_type\": phimoe is a mixture of experts of a kind that is not read"},
     {GEMMA3 ", \"final_logit_softcapping\": 30.0}", "key \"final_logit_softcapping\": transformers caps"},
     {GEMMA3 ", \"use_bidirectional_attention\": true}",
      "key \"use_bidirectional_attention\": queries see no later"},
@@ -426,14 +428,38 @@ static const struct {
     {LLAMA ", \"partial_rotary_factor\": 0.75}",
      "key \"partial_rotary_factor\": expected 1: whole heads are rotated"},
     {"{\"model_type\": \"deepseek_v2\", " SIZES "}",
-     "key \"first_k_dense_replace\": layer 0 is a mixture of experts"},
-    {"{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 4, \"first_k_dense_replace\": 1, " SIZES "}",
-     "key \"first_k_dense_replace\": layer 1 is a mixture of experts, which is not computed"},
-    {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, " SIZES "}",
-     "key \"mlp_layer_types\": layer 1 is a mixture of experts"},
-    {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"mlp_layer_types\": [\"dense\", "
-     "\"sparse\"], " SIZES "}",
-     "key \"mlp_layer_types[1]\": layer 1 is a mixture of experts"},
+     "key \"num_experts_per_tok\": expected a whole number above 0: transformers has no default"},
+    {"{\"model_type\": \"deepseek_v2\", \"num_experts_per_tok\": 3, \"topk_method\": \"noaux_tc\", " SIZES "}",
+     "key \"topk_method\": expected greedy or group_limited_greedy"},
+    {"{\"model_type\": \"deepseek_v2\", \"num_experts_per_tok\": 3, \"topk_method\": "
+     "\"group_limited_greedy\", \"topk_group\": 2, " SIZES "}",
+     "key \"n_group\": expected a whole number above 0: transformers has no default"},
+    {V3_EXPERTS ", \"n_group\": 3, " SIZES "}",
+     "key \"n_group\": expected a number of groups of equal size, at least 2 of 256 experts"},
+    {V3_EXPERTS ", \"n_group\": 8, \"topk_group\": 9, " SIZES "}",
+     "key \"topk_group\": expected at most 8 groups that have 8 experts together"},
+    {V3_EXPERTS ", \"n_group\": 128, " SIZES "}", "key \"n_group\": expected a whole number"},
+    {V3_EXPERTS ", \"n_group\": 64, \"topk_group\": 1, " SIZES "}",
+     "key \"topk_group\": expected at most 64 groups that have 8 experts together"},
+    {V3_EXPERTS ", \"moe_layer_freq\": 2, " SIZES "}", "key \"moe_layer_freq\": must be 1"},
+    {V3_EXPERTS ", \"num_local_experts\": 8, \"n_routed_experts\": 16, " SIZES "}",
+     "key \"num_local_experts\": n_routed_experts is there, too, with another value: keep one of them"},
+    {"{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9, " SIZES "}",
+     "key \"num_experts_per_tok\": expected at most 8, all experts, found 9"},
+    {"{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 0, " SIZES "}",
+     "key \"num_experts_per_tok\": expected a whole number"},
+    {"{\"model_type\": \"mixtral\", \"router_jitter_noise\": 0.1, " SIZES "}",
+     "key \"router_jitter_noise\": must be 0: noise on the router's input is not computed"},
+    {"{\"model_type\": \"mixtral\", \"attention_bias\": true, " SIZES "}",
+     "key \"attention_bias\": belongs to other model types"},
+    {"{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0, " SIZES "}",
+     "key \"clip_qkv\": clipped queries, keys and values are not computed"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_key_value_heads\": 4, \"mlp_only_layers\": [-1], " SIZES "}",
+     "key \"mlp_only_layers[0]\": expected a whole number"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_key_value_heads\": 4, \"decoder_sparse_step\": 0, " SIZES "}",
+     "key \"decoder_sparse_step\": expected a whole number"},
+    {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"mlp_layer_types\": [\"dense\"], " SIZES "}",
+     "key \"mlp_layer_types\": expected a list of 2 types"},
     {"{\"model_type\": \"glm4_moe_lite\", \"num_key_value_heads\": 4, \"head_dim\": 32, \"qk_rope_head_dim\": "
      "64, " SIZES "}",
      "key \"head_dim\": expected 64, as qk_rope_head_dim is"},
@@ -603,8 +629,8 @@ static const struct {
      "\"full_attention\": sliding_window is null"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"mrope\"}}", "key \"type\""},
     {"{\"model_type\": \"llava\"}", "key \"text_config\": expected an object"},
-    {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"mixtral\"}}",
-     "mixtral is a mixture of experts"},
+    {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"phimoe\"}}",
+     "phimoe is a mixture of experts"},
     {"{\"model_type\": \"llava\", \"text_config\": {\"num_hidden_layers\": 0}}", "key \"num_hidden_layers\""},
     {"{\"model_type\": \"llava\", \"text_config\": {}, \"quantization_config\": {}}", "quantized weights"},
     {"{\"model_type\": \"llava\", \"text_config\": {\"quantization_config\": {}}}", "quantized weights"},
@@ -652,8 +678,7 @@ static void known_model_types_say_why_they_are_not_read(void **state)
     } cases[] = {
         {"gemma4_unified", "another name"},
         {"llama4_text", "experts"},
-        {"qwen3_5_moe_text", "experts"},
-        {"qwen3_next", "experts"},
+        {"gpt_oss", "experts"},
         {"bert", "encoder"},
         {"t5", "encoder"},
         {"whisper", "sound"},

@@ -29,7 +29,9 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text", "olmo3", "granite_swa",
             "smollm3", "exaone4", "seed_oss", "ernie4_5", "granite", "glm", "glm4", "cohere", "cohere2", "gemma4_text",
             "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3", "ministral3", "internlm3",
-            "olmo_hybrid")
+            "olmo_hybrid",
+            "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "qwen3_next",
+            "granitemoe", "ernie4_5_moe", "dots1")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")
 ROOT = os.path.dirname(transformers.__file__)
@@ -43,7 +45,9 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "n
          "intermediate_size": 16, "vocab_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
 WINDOW = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1}
 LATENT = {"num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 16, "v_head_dim": 4,
-          "first_k_dense_replace": 4, "mlp_layer_types": ["dense"] * 4}
+          "first_k_dense_replace": 2, "mlp_layer_types": ["dense", "sparse"] * 2, "n_group": 1, "topk_group": 1}
+EXPERTS = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "moe_k": 2,
+           "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "n_shared_experts": 1, "moe_num_shared_experts": 1}
 ROPE = ({"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0},
         {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 64})
@@ -124,7 +128,7 @@ def run(model_type, **keys):
     base.__getattribute__ = noted
     try:
         config = transformers.AutoConfig.for_model(model_type, **{**SMALL, **keys})
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = transformers.AutoModelForCausalLM.from_config(config, experts_implementation="eager")
         ids = torch.arange(8)[None]
         model(ids, labels=ids).loss.backward()
     finally:
@@ -137,6 +141,9 @@ def keys_of(model_type):
     beside = {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4} if model_type == "ministral3" else {}
     ropes = () if model_type in ("phi3", "kimi_linear", "gemma4_text") else ({"rope_scaling": {**rope, **beside}} for rope in ROPE)
     own = dict(LATENT) if hasattr(config_class, "kv_lora_rank") else {}
+    own |= {key: value for key, value in EXPERTS.items() if any(f.name == key for f in dataclasses.fields(config_class))}
+    if model_type == "olmoe":
+        own["head_dim"] = 4  # its norms are of hidden_size
     if model_type == "kimi_linear":
         own["layer_types"] = ["full_attention", "linear_attention"] * 2
     runs = [run(model_type, **own, **keys) for keys in ({}, WINDOW, *ropes)]

@@ -14,6 +14,7 @@ must come within 1e-4, and the decoder of that script within 1e-12.
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 
@@ -50,6 +51,16 @@ QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
 LATENT = {"num_key_value_heads": 4, "head_dim": LEFT_OUT, "q_lora_rank": 10, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
           "qk_rope_head_dim": 8, "v_head_dim": 3, "first_k_dense_replace": 3}
 DENSE = {"mlp_layer_types": ["dense"] * 3, "first_k_dense_replace": LEFT_OUT}
+MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 7, "n_routed_experts": 4, "num_experts": 5, "num_local_experts": 5}
+DELTA = {"head_dim": 8, "num_hidden_layers": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 5,
+         "linear_value_head_dim": 3, "shared_expert_intermediate_size": 9}
+
+
+def mixed(model_type, *keys, **more):
+    """A mixture of experts of the family, which has these of MOE's keys."""
+    return {"model_type": model_type, **{key: MOE[key] for key in keys}, **more}
+
+
 CASES = [  # title, what differs from SMALL, and of the case: labels that are masked, documents, LoRA
     ("llama", LLAMA, {}),
     ("llama, masked labels", LLAMA, {"masked": True}),
@@ -177,6 +188,35 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
         **DYNAMIC, "mscale_all_dim": 0.7}}, {}),
     ("olmo_hybrid, sizes left out, rope_theta null", {"model_type": "olmo_hybrid", "head_dim": LEFT_OUT, "rope_theta": None},
      AS_WRITTEN),
+    ("mixtral, documents", mixed("mixtral", "num_local_experts", "num_experts_per_tok", sliding_window=5), {"documents": DOCUMENT}),
+    ("qwen3_moe, dense between, window", mixed("qwen3_moe", "num_experts", "num_experts_per_tok", "moe_intermediate_size", norm_topk_prob=True,
+                                               mlp_only_layers=[1], use_sliding_window=True, sliding_window=7), {}),
+    ("qwen3_moe, by steps, masked labels", mixed("qwen3_moe", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+                                                 decoder_sparse_step=2, num_hidden_layers=4), {"masked": True}),
+    ("qwen2_moe, windows", mixed("qwen2_moe", "num_experts", "num_experts_per_tok", "moe_intermediate_size", shared_expert_intermediate_size=9,
+                                 use_sliding_window=True, sliding_window=7, max_window_layers=2), AS_WRITTEN),
+    ("olmoe, all experts", mixed("olmoe", num_experts=3, num_experts_per_tok=3, head_dim=4), {}),
+    ("deepseek_v2, greedy", mixed("deepseek_v2", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
+                                  **{**LATENT, "first_k_dense_replace": 1}, routed_scaling_factor=3.0), {}),
+    ("deepseek_v2, groups", mixed("deepseek_v2", "num_experts_per_tok", "moe_intermediate_size", **{**LATENT, "first_k_dense_replace": 0},
+                                  n_routed_experts=6, topk_method="group_limited_greedy", n_group=3, topk_group=2), {}),
+    ("deepseek_v3, groups", mixed("deepseek_v3", "num_experts_per_tok", "moe_intermediate_size", **{**LATENT, "first_k_dense_replace": 1},
+                                  n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=2), {}),
+    ("glm4_moe_lite, experts", mixed("glm4_moe_lite", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
+                                     **{**LATENT, "first_k_dense_replace": LEFT_OUT}, norm_topk_prob=False), {}),
+    ("kimi_linear, experts", mixed("kimi_linear", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
+                                   **{**LATENT, "first_k_dense_replace": 1, "q_lora_rank": None}, layer_types=["full_attention"] * 3), {}),
+    ("glm4_moe, norms", mixed("glm4_moe", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", head_dim=8, use_qk_norm=True,
+                              attention_bias=True, routed_scaling_factor=1.5), {}),
+    ("minimax_m2", mixed("minimax_m2", "num_local_experts", "num_experts_per_tok", head_dim=8, rotary_dim=4), AS_WRITTEN),
+    ("dots1", mixed("dots1", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", n_shared_experts=1, first_k_dense_replace=1,
+                    sliding_window=5, max_window_layers=2), AS_WRITTEN),
+    ("ernie4_5_moe", mixed("ernie4_5_moe", "moe_intermediate_size", moe_num_experts=5, moe_k=2, moe_num_shared_experts=1, head_dim=8), {}),
+    ("granitemoe", mixed("granitemoe", "num_local_experts", "num_experts_per_tok", attention_multiplier=0.4, embedding_multiplier=3.0,
+                         residual_multiplier=0.22, logits_scaling=4.0, head_dim=4), {}),
+    ("qwen3_5_moe", mixed("qwen3_5_moe_text", "num_experts", "num_experts_per_tok", "moe_intermediate_size", **DELTA), {}),
+    ("qwen3_next, one layer dense", mixed("qwen3_next", "num_experts", "num_experts_per_tok", "moe_intermediate_size", **DELTA,
+                                          mlp_only_layers=[1]), {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -215,7 +255,7 @@ def numbers(name, count):
 
 def weight(name, shape, gemma):
     """A norm's gain is about 1, which in Gemma is said by 0, and so is a layer's scalar."""
-    mean = 1.0 if ("norm.weight" in name and not gemma) or "layer_scalar" in name else 0.0
+    mean = 1.0 if ("norm.weight" in name and not gemma) or name.endswith(("layer_scalar", "e_score_correction_bias")) else 0.0
     return (0.8 * numbers(name, math.prod(shape)) + mean).view(shape)
 
 
@@ -223,10 +263,15 @@ def known(config):
     return {**config, "head_dim": check.head_dim_of(config)}
 
 
-def fused(name, tensor, config, gemma):
-    """Of a tensor that holds several projections (Phi-3) each is made by its own name."""
-    parts = check.apart({name: tensor}, config)
-    return torch.cat([weight(part, w.shape, gemma) for part, w in parts.items()])
+def filled(tensors, config, gemma):
+    """Tensors of a file whose values are made by the names that longbp has for them, whatever tensors hold them."""
+    sizes = [w.numel() for w in tensors.values()]
+    places = torch.arange(sum(sizes)).split(sizes)
+    known_by = check.mixtures(check.apart({name: place.view_as(w) for (name, w), place in zip(tensors.items(), places)}, config), config)
+    values = torch.empty(sum(sizes), dtype=torch.float64)
+    for name, place in known_by.items():
+        values[place] = weight(name, place.shape, gemma)
+    return {name: own.view_as(w).clone() for (name, w), own in zip(tensors.items(), values.split(sizes))}
 
 
 def written(changes):
@@ -240,13 +285,14 @@ def make_model(folder, changes):
     config = transformers.AutoConfig.from_pretrained(folder)
     transformers.AutoModelForCausalLM.from_config(config).double().save_pretrained(folder)
     path = f"{folder}/model.safetensors"
-    gemma = config.model_type.startswith("gemma") and config.model_type != "gemma4_text"
+    gemma = config.model_type.startswith(("gemma", "qwen3_5", "qwen3_next")) and config.model_type != "gemma4_text"
     with open(f"{folder}/config.json") as file:
         found = json.load(file)
     # transformers saves a dense MLP of Kimi Linear under the name of its experts' block, which published files do not.
+    dense = r"block_sparse_moe(?=\.(gate|up|down)_proj)"
     # Names of OLMo Hybrid are those within its model, under which longbp writes it.
-    weights = {name.replace("block_sparse_moe", "mlp"): w for name, w in check.joined(load_file(path)).items()}
-    save_file({name: fused(name, w, known(found), gemma) for name, w in weights.items()}, path, {"format": "pt"})
+    weights = {re.sub(dense, "mlp", name): w for name, w in check.joined(load_file(path)).items()}
+    save_file(filled(weights, known(found), gemma), path, {"format": "pt"})
     return found
 
 
@@ -267,7 +313,7 @@ def case_of(title, changes, asked, path, rng):
     folder, adapter = f"{path}/model", None
     config = make_model(folder, changes)
     whole = known(config)
-    whole.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "cohere", "youtu", "minicpm3")))
+    whole.setdefault("tie_word_embeddings", config["model_type"].startswith(("gemma", "cohere", "youtu", "minicpm3", "ernie4_5")))
     if asked.get("lora"):
         adapter = f"{path}/adapter"
         make_adapter(folder, adapter, asked["lora"])

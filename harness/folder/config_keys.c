@@ -1,17 +1,24 @@
 #include "harness/folder/config_keys.h"
 #include <string.h>
 
-#define WINDOWS (KEYS_MISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | LISTED)
+#define WINDOWS (KEYS_MISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_MIXTRAL | KEYS_QWEN3_MOE | LISTED)
 #define LISTED                                                                                                     \
     (KEYS_MINISTRAL | KEYS_QWEN2 | KEYS_QWEN3 | KEYS_GEMMA2 | KEYS_GEMMA3 | KEYS_OLMO3 | KEYS_GRANITE_SWA |        \
-     KEYS_EXAONE4 | KEYS_COHERE2 | KEYS_GEMMA4)
+     KEYS_EXAONE4 | KEYS_COHERE2 | KEYS_GEMMA4 | KEYS_QWEN2_MOE | KEYS_GPT_OSS | KEYS_DOTS1)
 #define COHERES (KEYS_COHERE | KEYS_COHERE2)
-#define DELTA   (KEYS_QWEN3_5 | KEYS_OLMO_HYBRID)
+#define DELTA   (KEYS_QWEN3_5 | KEYS_QWEN3_5_MOE | KEYS_QWEN3_NEXT | KEYS_OLMO_HYBRID)
 #define LATENT                                                                                                     \
     (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR | KEYS_MINICPM3)
-#define EXPERTS    (KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR)
-#define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3)
-#define ALL_BUT(s) (KEYS_ALL & ~(unsigned)(s))
+#define DEEPSEEK   (KEYS_DEEPSEEK_V3 | KEYS_GLM4_MOE_LITE | KEYS_GLM4_MOE | KEYS_DOTS1)
+#define STEPS      (KEYS_QWEN3_MOE | KEYS_QWEN2_MOE | KEYS_QWEN3_NEXT)
+#define BY_SIGMOID (DEEPSEEK | KEYS_KIMI_LINEAR)
+#define WIDE       (KEYS_MIXTRAL | KEYS_OLMOE | KEYS_GPT_OSS | KEYS_MINIMAX_M2 | KEYS_GRANITEMOE)
+#define EXPERTS    (WIDE | STEPS | BY_SIGMOID | KEYS_DEEPSEEK_V2 | KEYS_QWEN3_5_MOE | KEYS_ERNIE4_5_MOE)
+#define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3 | KEYS_QWEN3_MOE | KEYS_QWEN2_MOE)
+#define WITHOUT_BIAS                                                                                               \
+    (KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5 | KEYS_MIXTRAL |   \
+     KEYS_QWEN2_MOE | KEYS_MINIMAX_M2 | KEYS_ERNIE4_5_MOE)
+#define ALL_BUT(s) (KEYS_ALL & ~(s))
 
 static const char code[] = "names code", drafts[] = "of heads that draft", dropout[] = "nothing is dropped out",
                   internal[] = "is internal to transformers, and no file has it",
@@ -30,15 +37,43 @@ const struct config_key config_keys[] = {
     {KEYS_KIMI_LINEAR, KEY_HARMLESS, NAMES("head_dim"), .why = "heads have qk_nope_head_dim + qk_rope_head_dim"},
     {LATENT, KEY_HARMLESS, NAMES("head_dim", "qk_head_dim"), .why = "follows from the parts of a head"},
     {KEYS_DEEPSEEK_V3 | KEYS_YOUTU | KEYS_GLM4_MOE_LITE, KEY_READ, NAMES("rope_interleave")},
-    {KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_KIMI_LINEAR, KEY_READ, NAMES("first_k_dense_replace")},
+    {KEYS_DEEPSEEK_V2 | KEYS_DEEPSEEK_V3 | KEYS_KIMI_LINEAR | KEYS_GLM4_MOE | KEYS_DOTS1, KEY_READ,
+     NAMES("first_k_dense_replace")},
     {KEYS_GLM4_MOE_LITE | KEYS_KIMI_LINEAR, KEY_READ, NAMES("mlp_layer_types")},
-    {EXPERTS, KEY_HARMLESS,
-     NAMES("moe_intermediate_size", "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob",
-           "num_expert_group", "num_experts", "num_experts_per_tok", "num_experts_per_token", "num_local_experts",
-           "num_shared_experts", "moe_renormalize", "output_router_logits", "routed_scaling_factor", "topk_group",
-           "topk_method"),
-     .why = "of experts, which no layer has"},
-    {KEYS_DEEPSEEK_V3, KEY_HARMLESS, NAMES("num_mtp_layers", "num_nextn_predict_layers"), .why = drafts},
+    {STEPS, KEY_READ, NAMES("decoder_sparse_step", "mlp_only_layers")},
+    {KEYS_ERNIE4_5_MOE, KEY_READ,
+     NAMES("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval", "moe_num_experts", "num_experts",
+           "moe_k", "moe_num_shared_experts", "moe_norm_min")},
+    {KEYS_QWEN3_MOE | KEYS_OLMOE | KEYS_MIXTRAL | KEYS_GPT_OSS | KEYS_MINIMAX_M2 | KEYS_KIMI_LINEAR, KEY_READ,
+     NAMES("num_experts", "num_local_experts")},
+    {KEYS_QWEN2_MOE | KEYS_QWEN3_NEXT | KEYS_QWEN3_5_MOE, KEY_READ, NAMES("num_experts")},
+    {KEYS_GRANITEMOE, KEY_READ, NAMES("num_local_experts")},
+    {DEEPSEEK, KEY_READ, NAMES("n_routed_experts", "num_local_experts")},
+    {KEYS_DEEPSEEK_V2, KEY_READ, NAMES("n_routed_experts", "num_experts", "topk_method")},
+    {EXPERTS, KEY_READ, NAMES("num_experts_per_tok")},
+    {KEYS_KIMI_LINEAR, KEY_READ,
+     NAMES("num_experts_per_token", "moe_renormalize", "num_expert_group", "num_shared_experts")},
+    {EXPERTS & ~WIDE, KEY_READ, NAMES("moe_intermediate_size")},
+    {STEPS | BY_SIGMOID | KEYS_OLMOE, KEY_READ, NAMES("norm_topk_prob")},
+    {KEYS_DEEPSEEK_V2, KEY_HARMLESS, NAMES("norm_topk_prob"), .why = "transformers divides by no sum"},
+    {BY_SIGMOID | KEYS_DEEPSEEK_V2, KEY_READ,
+     NAMES("routed_scaling_factor", "n_group", "topk_group", "n_shared_experts")},
+    {BY_SIGMOID, KEY_HARMLESS, NAMES("topk_method"), .why = "transformers has one method"},
+    {KEYS_QWEN2_MOE | KEYS_QWEN3_NEXT | KEYS_QWEN3_5_MOE, KEY_READ, NAMES("shared_expert_intermediate_size")},
+    {KEYS_GPT_OSS, KEY_READ, NAMES("swiglu_alpha", "swiglu_limit")},
+    {KEYS_GPT_OSS, KEY_HARMLESS, NAMES("hidden_act"), .why = "experts have an activation of their own"},
+    {KEYS_MINIMAX_M2, KEY_READ, NAMES("rotary_dim")},
+    {KEYS_GLM4_MOE, KEY_READ, NAMES("use_qk_norm")},
+    {KEYS_QWEN3_5_MOE, KEY_HARMLESS, NAMES("intermediate_size"), .why = "every layer has experts"},
+    {EXPERTS, KEY_HARMLESS, NAMES("output_router_logits", "router_aux_loss_coef"), .why = "of a loss in training"},
+    {KEYS_MIXTRAL | KEYS_MINIMAX_M2, KEY_REFUSED, NAMES("router_jitter_noise"), .neutral = NEUTRAL_ZERO,
+     .why = "must be 0: noise on the router's input is not computed"},
+    {KEYS_OLMOE, KEY_REFUSED, NAMES("clip_qkv"), .neutral = NEUTRAL_NULL,
+     .why = "clipped queries, keys and values are not computed"},
+    {BY_SIGMOID | KEYS_DEEPSEEK_V2, KEY_REFUSED, NAMES("moe_layer_freq"), .neutral = NEUTRAL_ONE,
+     .why = "must be 1: transformers does not read it, and has experts in all layers behind the dense ones"},
+    {KEYS_DEEPSEEK_V3 | KEYS_GLM4_MOE, KEY_HARMLESS, NAMES("num_mtp_layers", "num_nextn_predict_layers"),
+     .why = drafts},
     {KEYS_KIMI_LINEAR, KEY_READ, NAMES("layer_types", "linear_attn_config")},
     {KEYS_KIMI_LINEAR, KEY_HARMLESS,
      NAMES("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor",
@@ -78,9 +113,10 @@ const struct config_key config_keys[] = {
      .why = "is read in RoPE's own object alone"},
     {KEYS_GEMMA2, KEY_READ,
      NAMES("hidden_activation", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping")},
-    {KEYS_GRANITE | KEYS_GRANITE_SWA, KEY_READ, NAMES("attention_multiplier", "embedding_multiplier")},
+    {KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_GRANITEMOE, KEY_READ,
+     NAMES("attention_multiplier", "embedding_multiplier")},
     {KEYS_GRANITE_SWA, KEY_READ, NAMES("layer_rope_theta")},
-    {KEYS_GRANITE, KEY_READ, NAMES("residual_multiplier", "logits_scaling")},
+    {KEYS_GRANITE | KEYS_GRANITEMOE, KEY_READ, NAMES("residual_multiplier", "logits_scaling")},
     {KEYS_SMOLLM3, KEY_READ, NAMES("no_rope_layers", "no_rope_layer_interval")},
     {KEYS_SMOLLM3, KEY_REFUSED, NAMES("use_sliding_window"), .neutral = NEUTRAL_FALSE,
      .why = "windows of layers without positions are not read"},
@@ -94,7 +130,7 @@ const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_HARMLESS, NAMES("sliding_window", "attention_chunk_size", "number_of_conv_states", "use_cache"),
      .why = "of the cache in decoding"},
     {LISTED | KEYS_MISTRAL | DELTA, KEY_READ, NAMES("layer_types")},
-    {KEYS_QWEN3_5, KEY_READ, NAMES("full_attention_interval")},
+    {DELTA & ~KEYS_OLMO_HYBRID, KEY_READ, NAMES("full_attention_interval")},
     {DELTA, KEY_READ,
      NAMES("linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads",
            "linear_num_value_heads")},
@@ -102,15 +138,15 @@ const struct config_key config_keys[] = {
     {KEYS_OLMO_HYBRID, KEY_HARMLESS,
      NAMES("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
      .why = "random weights of new models"},
-    {SWITCHED, KEY_READ, NAMES("use_sliding_window", "max_window_layers")},
-    {ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_QWEN2 | KEYS_EXAONE4 |
-             KEYS_ERNIE4_5),
-     KEY_READ, NAMES("attention_bias")},
+    {SWITCHED, KEY_READ, NAMES("use_sliding_window")},
+    {KEYS_QWEN2 | KEYS_QWEN3 | KEYS_QWEN2_MOE | KEYS_DOTS1, KEY_READ, NAMES("max_window_layers")},
+    {ALL_BUT(WITHOUT_BIAS | KEYS_QWEN2), KEY_READ, NAMES("attention_bias")},
+    {KEYS_QWEN2_MOE, KEY_READ, NAMES("qkv_bias")},
     {KEYS_LLAMA | KEYS_GRANITE | KEYS_GRANITE_SWA | KEYS_SMOLLM3 | KEYS_SEED_OSS | KEYS_DEEPSEEK_V2 |
          KEYS_MINICPM3 | KEYS_INTERNLM3,
      KEY_READ, NAMES("mlp_bias")},
     {KEYS_SEED_OSS, KEY_READ, NAMES("attention_out_bias")},
-    {KEYS_ERNIE4_5, KEY_READ, NAMES("use_bias")},
+    {KEYS_ERNIE4_5 | KEYS_ERNIE4_5_MOE, KEY_READ, NAMES("use_bias")},
     {KEYS_INTERNLM3, KEY_READ, NAMES("qkv_bias", "bias")},
     {KEYS_GEMMA3, KEY_REFUSED, NAMES("attn_logit_softcapping", "final_logit_softcapping"), .neutral = NEUTRAL_NULL,
      .why = "transformers caps Gemma 2's scores alone"},
@@ -134,7 +170,7 @@ const struct config_key config_keys[] = {
      .why = "chooses between implementations of the same attention"},
     {KEYS_ALL, KEY_HARMLESS,
      NAMES("_experts_implementation", "_experts_implementation_internal", "experts_implementation"),
-     .why = "there are no experts"},
+     .why = "chooses between implementations of the same experts"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("_commit_hash", "_name_or_path", "name_or_path", "transformers_version"),
      .why = "names the model's origin"},
     // transformers has code for these families and uses it unless told to trust the folder's.
@@ -172,8 +208,7 @@ const struct config_key config_keys[] = {
            "mtp_per_layer_config", "num_mtp_layers", "qk_head_dim"),
      .why = drafts},
     // Keys of other decoders: a file with them is meant for another model than transformers would build.
-    {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5, KEY_REFUSED,
-     NAMES("attention_bias"), .neutral = NEUTRAL_FALSE},
+    {WITHOUT_BIAS, KEY_REFUSED, NAMES("attention_bias"), .neutral = NEUTRAL_FALSE},
     {KEYS_ALL, KEY_REFUSED,
      NAMES("mlp_bias", "lm_head_bias", "use_bidirectional_attention", "qk_layernorm", "alibi", "rope_interleave",
            "rope_interleaved", "use_parallel_residual", "parallel_attn"),
@@ -204,7 +239,7 @@ struct json_field config_key_of(struct json_field object, const char *key)
     return field;
 }
 
-const struct config_key *config_key_find(enum key_set set, const char *name)
+const struct config_key *config_key_find(key_set set, const char *name)
 {
     for (const struct config_key *key = config_keys; key->names; key++)
         for (const char *const *own = key->names; (key->sets & set) && *own; own++)
@@ -246,7 +281,7 @@ static bool is_neutral(const json_t *value, enum key_neutral neutral)
     return json_is_null(value);
 }
 
-bool config_keys_check(struct json_field root, enum key_set set, const char *model_type, struct status *status)
+bool config_keys_check(struct json_field root, key_set set, const char *model_type, struct status *status)
 {
     const char *name;
     json_t *value;

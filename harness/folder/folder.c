@@ -1,5 +1,6 @@
 #include "harness/folder/folder.h"
 #include "harness/files/file_hash.h"
+#include "harness/folder/expert_weights.h"
 #include "harness/json/json_field.h"
 #include "harness/tensors/gradients.h"
 #include "harness/tensors/shards.h"
@@ -176,8 +177,9 @@ struct list {
     char text[400];
 };
 
-static void list_add(struct list *list, const char *name)
+static void list_add(void *context, const char *name)
 {
+    struct list *list = context;
     size_t used = strlen(list->text);
     if (list->count < 3)
         snprintf(list->text + used, sizeof list->text - used, "%s%.100s", list->count ? ", " : "", name);
@@ -254,13 +256,13 @@ static const struct {
     {".qweight", "weights quantised by GPTQ or AWQ: " UNQUANTISED},
     {".absmax", "weights quantised by bitsandbytes: " UNQUANTISED},
     {".SCB", "weights quantised by bitsandbytes: " UNQUANTISED},
-    {"_proj_blocks", "experts in MXFP4, which are not computed"},
+    {"_proj_blocks", "experts in MXFP4, of another model than config.json's"},
     {".weight_scale_2", "weights quantised as NVFP4: " UNQUANTISED},
     {".weight_packed", "weights quantised by compressed-tensors: " UNQUANTISED},
     {".weight_scale", "weights in F8 with scales: " UNQUANTISED},
     {".input_scale", "weights in F8 with scales: " UNQUANTISED},
     {".scales", "weights quantised by MLX: " UNQUANTISED},
-    {".experts.", "a mixture of experts, which is not computed"},
+    {".experts.", "experts that config.json does not have"},
 };
 
 // Index of the first applicable cause; CAUSES: none.
@@ -279,15 +281,18 @@ static const char *name_in(const struct shards *shards, const struct parameter *
     return p->copy_of && !shards_find(shards, p->name) ? p->copy_of : p->name;
 }
 
-// Checks that the shards hold exactly the model's own weights.
-static bool check_names(const struct shards *shards, const char *folder, const struct model *model,
-                        struct status *status)
+// Checks that shards and experts hold exactly the model's own weights.
+static bool check_names(const struct shards *shards, const struct expert_weights *experts, const char *folder,
+                        const struct model *model, struct status *status)
 {
     struct list missing = {0}, unexpected = {0}, twice = {0};
     size_t cause = CAUSES;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (!parameter_is_factor(p) && !shards_find(shards, name_in(shards, p)))
+        const struct expert_source *source = expert_weights_find(experts, p);
+        if (source)
+            expert_weights_missing(experts, source, list_add, &missing);
+        else if (!parameter_is_factor(p) && !shards_find(shards, name_in(shards, p)))
             list_add(&missing, p->name);
     }
     for (size_t i = 0; i < shards->count; i++) {
@@ -295,6 +300,7 @@ static bool check_names(const struct shards *shards, const char *folder, const s
             const char *name = shards->files[i].tensors[j].name;
             const struct parameter *p = model_parameter(model, name);
             bool again = j > 0 && strcmp(name, shards->files[i].tensors[j - 1].name) == 0;
+            again |= p && expert_weights_find(experts, p);
             if (again || shards_find(shards, name) != &shards->files[i]) {
                 list_add(&twice, name);
             } else if ((!p || parameter_is_factor(p)) && !is_harmless(model, name)) {
@@ -332,25 +338,36 @@ static bool check_tensor(const struct shards *shards, const struct parameter *p,
     return safetensors_has_shape(file, t, p->value.rows, p->value.cols, parameter_form(p), status);
 }
 
-void folder_read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
-                        enum dtype rounding)
+// From its experts' source, or else from the tensor.
+static void read_values(struct model *model, struct parameter *p, const struct expert_source *source,
+                        const struct safetensors_tensor *t, enum dtype rounding)
 {
     double *block = malloc(BLOCK_VALUES * sizeof *block);
     size_t all = tensor_count(p->value);
     for (size_t first = 0; first < all; first += BLOCK_VALUES) {
         size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
-        safetensors_values(t, first, count, block);
+        if (source)
+            expert_source_values(source, first, count, block);
+        else
+            safetensors_values(t, first, count, block);
         weights_write(model, p, first, count, block, rounding);
     }
     free(block);
 }
 
+void folder_read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
+                        enum dtype rounding)
+{
+    read_values(model, p, NULL, t, rounding);
+}
+
 // Checks all tensors before reading any, because reading takes minutes.
-static bool check_tensors(const struct shards *shards, const struct model *model, struct status *status)
+static bool check_tensors(const struct shards *shards, const struct expert_weights *experts,
+                          const struct model *model, struct status *status)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (!parameter_is_factor(p) && !check_tensor(shards, p, status))
+        if (!parameter_is_factor(p) && !expert_weights_find(experts, p) && !check_tensor(shards, p, status))
             return false;
     }
     return true;
@@ -370,13 +387,16 @@ static bool check_buffers(const struct shards *shards, const struct config *conf
 }
 
 // Reads tensors that were checked.
-static void read_all(const struct shards *shards, struct model *model, enum dtype rounding)
+static void read_all(const struct shards *shards, const struct expert_weights *experts, struct model *model,
+                     enum dtype rounding)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (!parameter_is_factor(p) && model_has(model, p)) {
+            const struct expert_source *source = expert_weights_find(experts, p);
             const char *name = name_in(shards, p);
-            folder_read_values(model, p, safetensors_find(shards_find(shards, name), name), rounding);
+            read_values(model, p, source, source ? NULL : safetensors_find(shards_find(shards, name), name),
+                        rounding);
         }
     }
 }
@@ -395,15 +415,18 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
 {
     struct device *device = model->device;
     struct shards shards = {0};
+    struct expert_weights experts = {0};
     bool ok = device->status.code == STATUS_OK &&
               shards_open_weights(&shards, folder, model->config.tied || model->lora.untied, status) &&
               split_fused(&shards, model, status) && join_split(&shards, model, status) &&
-              check_names(&shards, folder, model, status) && check_tensors(&shards, model, status) &&
-              check_buffers(&shards, &model->config, status);
+              expert_weights_take(&experts, &shards, model, status) &&
+              check_names(&shards, &experts, folder, model, status) &&
+              check_tensors(&shards, &experts, model, status) && check_buffers(&shards, &model->config, status);
     if (ok) {
-        read_all(&shards, model, rounding);
+        read_all(&shards, &experts, model, rounding);
         randomize_factors(model, seed, rounding);
     }
+    expert_weights_close(&experts);
     shards_close(&shards);
     return status_take(status, &device->status) && ok;
 }

@@ -1,9 +1,12 @@
 #include "harness/folder/folder_config.h"
 #include "harness/folder/folder_family.h"
+#include "harness/folder/folder_mixture.h"
 #include "harness/json/json_field.h"
 #include <math.h>
 #include <string.h>
 #include <strings.h>
+
+#define SIZE_LIMIT ((size_t)1 << 24)
 
 // Keys are read into kinds[0]; windows then make two kinds of it.
 
@@ -275,6 +278,17 @@ static void set_ministral_rope(struct layer_kind *kind)
     kind->position_scale = (struct position_scale){.beta = 0.1, .length = 16384};
 }
 
+// Likewise gpt-oss's.
+static void set_gpt_oss_rope(struct layer_kind *kind)
+{
+    kind->rope_scaling = (struct rope_scaling){.factor = 32,
+                                               .low_freq_factor = 1,
+                                               .high_freq_factor = 32,
+                                               .original_context = 4096,
+                                               .attention_factor = rope_yarn_gain(32),
+                                               .untruncated = true};
+}
+
 static bool read_position_scale(struct json_field object, struct layer_kind *kind, struct status *status)
 {
     struct json_field beta = config_key_of(object, "llama_4_scaling_beta"),
@@ -347,6 +361,9 @@ static bool read_rope(struct json_field root, const struct family *family, struc
         c->kinds[0].rope = ROPE_NONE;
     if (c->kinds[0].rope == ROPE_NONE)
         return true;
+    if (family->rotary_keyed &&
+        !json_field_count(config_key_of(root, "rotary_dim"), 1, SIZE_LIMIT, "", &c->kinds[0].rotary, status))
+        return false;
     if (family->interleaves && !read_interleave(json_field_get(root, "rope_interleave"), &c->kinds[0], status))
         return false;
     if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->kinds[0].rope_theta, status) ||
@@ -359,6 +376,8 @@ static bool read_rope(struct json_field root, const struct family *family, struc
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
     if (family->scales_positions && !rope.object.value)
         set_ministral_rope(&c->kinds[0]);
+    if (family->keys == KEYS_GPT_OSS && !rope.object.value)
+        set_gpt_oss_rope(&c->kinds[0]);
     return (!rope.object.value || read_rope_object(rope, &c->kinds[0].rope_theta, c, status)) &&
            read_score_scale(rope, c, status) &&
            (!family->scales_positions || !rope.object.value ||
@@ -384,10 +403,9 @@ static bool folder_rope_decode(struct json_field root, const struct family *fami
     return true;
 }
 
-#define SIZE_LIMIT ((size_t)1 << 24)
-
 #define SLIDING_WINDOW    4096 // default
 #define FIRST_WITH_WINDOW 28
+#define FIRST_OF_DOTS     62
 
 // The language model in config.json: all of it, or its text_config.
 struct text {
@@ -466,7 +484,11 @@ static bool read_required(const struct text *text, struct config *c, struct stat
                  {"vocab_size", &c->vocab}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct json_field field = config_key_of(text->root, sizes[i].key);
+        const struct mixture *mixture = text->family->mixture;
+        bool spared = sizes[i].value == &c->ffn && mixture && mixture->width_key && mixture->layers == EXPERTS_ALL;
         *sizes[i].value = text->composite ? text->family->sizes[i] : 0;
+        if (spared)
+            continue;
         if (!field.value && !*sizes[i].value)
             return json_field_expected(field, status, "a whole number above 0");
         if (!json_field_count(field, 1, SIZE_LIMIT, "", sizes[i].value, status))
@@ -510,7 +532,11 @@ static bool read_head_dim(struct json_field root, const struct family *family, s
                                "%zu heads do not divide hidden_size %zu, and there is no head_dim", kind->heads,
                                c->width);
     }
-    return json_field_count(head_dim, 1, SIZE_LIMIT, "", &kind->head_dim, status);
+    if (!json_field_count(head_dim, 1, SIZE_LIMIT, "", &kind->head_dim, status))
+        return false;
+    return family->keys != KEYS_OLMOE || kind->head_dim * kind->heads == c->width ||
+           json_field_expected(head_dim, status, "%zu: norms of queries are of hidden_size %zu",
+                               c->width / kind->heads, c->width);
 }
 
 // Tells whether attention computes heads of `head_dim`, which follows from the field.
@@ -561,36 +587,6 @@ static bool read_latent(struct json_field root, const struct family *family, str
            json_field_expected(config_key_of(root, "num_key_value_heads"), status,
                                "%zu, as num_attention_heads: every head has keys and values of its own",
                                kind->heads);
-}
-
-// Which layers are mixtures of experts: none may be.
-static bool read_experts(struct json_field root, const struct family *family, const struct config *c,
-                         struct status *status)
-{
-    static const struct names names = {2, {"dense", "sparse"}};
-    struct json_field first = config_key_of(root, "first_k_dense_replace"), types = {0};
-    size_t dense = family->dense_layers;
-    if (family->experts == EXPERTS_NONE)
-        return true;
-    if (family->experts == EXPERTS_LISTED)
-        types = config_key_of(root, "mlp_layer_types");
-    if (types.value && (!json_is_array(types.value) || json_array_size(types.value) != c->layers))
-        return json_field_expected(types, status, "a list of %zu types, one for each of num_hidden_layers",
-                                   c->layers);
-    if (family->keys != KEYS_GLM4_MOE_LITE && !json_field_count(first, 0, SIZE_LIMIT, "", &dense, status))
-        return false;
-    for (size_t l = 0; l < c->layers; l++) {
-        size_t sparse = l >= dense;
-        if (types.value && !json_field_choice(json_field_at(types, l), &names, "type of MLP", &sparse, status))
-            return false;
-        if (sparse) {
-            struct json_field field = types.value                          ? json_field_at(types, l)
-                                      : family->keys == KEYS_GLM4_MOE_LITE ? config_key_of(root, "mlp_layer_types")
-                                                                           : first;
-            return json_field_fail(field, status, "layer %zu is a mixture of experts, which is not computed", l);
-        }
-    }
-    return true;
 }
 
 static bool check_all_listed(struct json_field list, size_t layers, struct status *status)
@@ -740,16 +736,19 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     return true;
 }
 
-// The layers before max_window_layers have no window, later ones have one.
-static bool read_first_window(struct json_field root, struct config *c, struct status *status)
+// The layers before max_window_layers have no window, later ones have one; or every other layer before it has one,
+// and no later one.
+static bool read_first_window(struct json_field root, enum sliding sliding, struct config *c, struct status *status)
 {
     struct json_field field = config_key_of(root, "max_window_layers");
-    size_t first = FIRST_WITH_WINDOW;
+    size_t first = sliding == SLIDING_ABOVE ? FIRST_OF_DOTS : FIRST_WITH_WINDOW;
     if (!json_field_count(field, 0, SIZE_LIMIT, "", &first, status))
         return false;
-    for (size_t l = 0; l < c->layers && l < first; l++)
-        if (!set_full(c, field, l, status))
+    for (size_t l = 0; l < c->layers; l++) {
+        bool full = sliding == SLIDING_ALTERNATE ? l % 2 || l >= first : l < first;
+        if (full && !set_full(c, field, l, status))
             return false;
+    }
     return true;
 }
 
@@ -758,9 +757,11 @@ static bool read_sliding(struct json_field root, const struct family *family, st
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
     enum sliding sliding = family->sliding;
-    bool switched = sliding == SLIDING_SOME, listed = switched || sliding == SLIDING_LISTED;
-    bool windows =
-        sliding == SLIDING_ALL || sliding == SLIDING_LISTED || (sliding == SLIDING_GIVEN && window.value);
+    bool first = sliding == SLIDING_SOME || sliding == SLIDING_ALTERNATE || sliding == SLIDING_ABOVE;
+    bool switched = sliding == SLIDING_SOME || sliding == SLIDING_ALTERNATE || sliding == SLIDING_SWITCHED;
+    bool listed = first || sliding == SLIDING_LISTED;
+    bool windows = sliding == SLIDING_ALL || sliding == SLIDING_LISTED || sliding == SLIDING_ABOVE ||
+                   (sliding == SLIDING_GIVEN && window.value);
     size_t length = SLIDING_WINDOW;
     if (sliding == SLIDING_PATTERN)
         return read_pattern(root, family, c, local, status);
@@ -773,7 +774,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
         return false;
     if (listed && types.value && !read_layer_types(types, without, c, status))
         return false;
-    if (!without && switched && !types.value && !read_first_window(root, c, status))
+    if (!without && first && !types.value && !read_first_window(root, sliding, c, status))
         return false;
     if (!without)
         config_add_window(c, length, local);
@@ -794,6 +795,8 @@ static bool read_biases(struct json_field root, const struct family *family, str
         given = field.value ? field : given;
         family_set_bias(key, c, bias);
     }
+    if (c->mlp_bias && c->experts.shared_width > 0)
+        return json_field_fail(given, status, "biases of the shared expert are not computed");
     return family->keys != KEYS_INTERNLM3 || c->qkv_bias == c->mlp_bias ||
            json_field_fail(given, status,
                            "transformers takes biases of all projections of an internlm3 or of none: make "
@@ -915,7 +918,7 @@ static bool read_activation(struct json_field root, const struct family *family,
     struct json_field field = config_key_of(root, family->activation_key ? family->activation_key : "hidden_act");
     const char *name = json_string_value(field.value);
     c->activation = family->activation;
-    if (!field.value)
+    if (!field.value || (family->mixture && family->mixture->clamped))
         return true;
     if (name && family->gelu_is_tanh && strcmp(name, "gelu") == 0) {
         c->activation = ACTIVATION_GELU_TANH;
@@ -1080,14 +1083,15 @@ static bool check_architectures(struct json_field root, const struct family *fam
                                family->model_type, family->architecture);
 }
 
-// Refuses the keys of transformers and of MLX.
-static bool refuse_quantized(struct json_field root, struct status *status)
+// Refuses the keys of transformers and of MLX, but for gpt-oss's experts in MXFP4, which are expanded.
+static bool refuse_quantized(struct json_field root, const struct family *family, struct status *status)
 {
     static const char *const keys[] = {"quantization_config", "quantization"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         struct json_field quantized = config_key_of(root, keys[i]);
         const char *method = json_string_value(json_object_get(quantized.value, "quant_method"));
-        if (quantized.value) {
+        bool expanded = family->keys == KEYS_GPT_OSS && method && strcmp(method, "mxfp4") == 0;
+        if (quantized.value && !expanded) {
             return json_field_fail(
                 quantized, status,
                 "quantized weights%s%.40s are not read; give the folder of the weights in bf16 or f32 "
@@ -1112,7 +1116,11 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
         !config_keys_check(text.root, family->keys, family->model_type, status))
         return false;
     config->qkv_bias = family->qkv_bias;
+    config->o_bias = family->o_bias;
     config->qk_norm = family->qk_norm;
+    if (family->qk_norm_keyed &&
+        !json_field_bool(config_key_of(text.root, "use_qk_norm"), &config->qk_norm, status))
+        return false;
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
     config->centred = family->centred;
@@ -1128,13 +1136,14 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     return read_sizes(&text, config, status) &&
            (latent ? read_latent : read_head_dim)(text.root, family, config, status) &&
            (!family->global_heads || read_global_heads(text.root, config, &local, status)) &&
-           read_kda(text.root, family, config, status) && read_experts(text.root, family, config, status) &&
-           read_pad(&text, config, status) && (!text.composite || read_tie(root, text.composite, config, status)) &&
+           read_kda(text.root, family, config, status) && read_pad(&text, config, status) &&
+           (!text.composite || read_tie(root, text.composite, config, status)) &&
            folder_rope_decode(text.root, family, config, &local, status) &&
            read_block(text.root, family, config, status) && read_depth_scales(text.root, family, config, status) &&
            read_sliding(text.root, family, config, local, status) &&
            (!family->global_heads || check_per_layer(text.root, config, status)) &&
            read_delta(text.root, family, config, status) && read_no_rope(text.root, family, config, status) &&
-           read_biases(text.root, family, config, status) && refuse_quantized(root, status) &&
-           refuse_quantized(text.root, status);
+           folder_mixture_decode(text.root, family, config, status) &&
+           read_biases(text.root, family, config, status) && refuse_quantized(root, family, status) &&
+           refuse_quantized(text.root, family, status);
 }

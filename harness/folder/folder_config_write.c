@@ -1,5 +1,5 @@
 #include "harness/folder/folder.h"
-#include "harness/folder/folder_family.h"
+#include "harness/folder/folder_mixture.h"
 #include "kernels/model/block.h"
 #include <jansson.h>
 #include <math.h>
@@ -21,9 +21,10 @@ static void add_sliding(json_t *json, const struct config *c, const struct famil
     for (size_t l = 0; l < c->layers; l++)
         json_array_append_new(types, json_string(family_layer_types[config_kind(c, l)->window > 0]));
     json_object_set_new(json, "sliding_window", json_integer((json_int_t)windowed_kind(c)->window));
-    if (family->sliding == SLIDING_SOME)
+    if (family->sliding == SLIDING_SOME || family->sliding == SLIDING_ALTERNATE ||
+        family->sliding == SLIDING_SWITCHED)
         json_object_set_new(json, "use_sliding_window", json_true());
-    if (family->sliding != SLIDING_ALL)
+    if (family->sliding != SLIDING_ALL && family->sliding != SLIDING_SWITCHED)
         json_object_set(json, "layer_types", types);
     json_decref(types);
 }
@@ -110,8 +111,6 @@ static void add_latent(json_t *json, const struct config *c, const struct family
                             json_real(family_mscale_all_dim(kind)));
     if (family->interleaves)
         json_object_set_new(json, "rope_interleave", json_boolean(kind->rope == ROPE_INTERLEAVED));
-    if (family->experts != EXPERTS_NONE)
-        json_object_set_new(json, "first_k_dense_replace", json_integer((json_int_t)c->layers));
     if (family->kda)
         json_object_set(json, "layer_types", types);
     json_decref(types);
@@ -196,7 +195,7 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         json_object_set_new(json, "embedding_multiplier",
                             json_real(c->embedding_scale > 0 ? c->embedding_scale : 1));
     }
-    if (family->keys == KEYS_GRANITE) {
+    if (family->keys & (KEYS_GRANITE | KEYS_GRANITEMOE)) {
         json_object_set_new(json, "residual_multiplier", json_real(c->residual_scale > 0 ? c->residual_scale : 1));
         json_object_set_new(json, "logits_scaling", json_real(c->logits_scale > 0 ? 1 / c->logits_scale : 1));
     }
@@ -211,6 +210,8 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         double share = (double)rope_rotary(kind) / (double)kind->head_dim;
         json_object_set_new(json, "partial_rotary_factor", json_real(share));
     }
+    if (family->qk_norm_keyed)
+        json_object_set_new(json, "use_qk_norm", json_boolean(c->qk_norm));
     if (family->delta)
         add_delta(json, c);
     if (family->latent.kv_rank > 0)
@@ -232,6 +233,7 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         json_object_set_new(json, "logit_scale", json_real(c->logits_scale > 0 ? c->logits_scale : 1));
     if (family->global_heads)
         add_global_heads(json, c);
+    folder_mixture_encode(json, family, c);
     return json;
 }
 
@@ -243,10 +245,13 @@ static bool has_windows_of(const struct family *family, const struct config *c)
         return !windowed;
     case SLIDING_ALL:
     case SLIDING_GIVEN:
+    case SLIDING_SWITCHED:
         return !windowed || !some_full;
     case SLIDING_LISTED:
         return windowed && some_full;
     case SLIDING_SOME:
+    case SLIDING_ALTERNATE:
+    case SLIDING_ABOVE:
         return true;
     case SLIDING_PATTERN:
         return windowed || family->no_rope == NO_ROPE_FULL;
@@ -286,7 +291,7 @@ static bool has_rope_of(const struct family *family, const struct config *c)
 // Tells whether the family's keys can give the config's biases.
 static bool has_biases_of(const struct family *family, const struct config *c)
 {
-    struct config found = {.qkv_bias = family->qkv_bias};
+    struct config found = {.qkv_bias = family->qkv_bias, .o_bias = family->o_bias};
     for (const struct bias_key *key = bias_keys; key->key; key++)
         if (key->sets & family->keys)
             family_set_bias(key, &found, family_bias(key, c));
@@ -300,7 +305,7 @@ static bool has_latent_of(const struct family *family, const struct config *c)
     bool latent = family->latent.kv_rank > 0, same = true;
     for (size_t l = 0; l < c->layers; l++) {
         const struct layer_kind *own = config_kind(c, l);
-        same &= latent ? own == kind && own->mixer == MIXER_LATENT : own->mixer != MIXER_LATENT;
+        same &= (own->mixer == MIXER_LATENT) == latent;
     }
     bool scaled = kind->query_scale == 0 || (kind->rope_scaling.factor > 1 && kind->query_scale > 1);
     return same && (!latent || scaled);
@@ -314,7 +319,8 @@ static bool has_scales_of(const struct family *family, const struct config *c)
     bool none = c->residual_scale == 0 && (c->logits_scale == 0 || family->logits_scale > 0);
     if (family->depth_scaled)
         return fabs(base - round(base)) < 1e-9 * base || base == 0;
-    return (family->keys == KEYS_GRANITE || none) && (family->multiplies || embedding_scale == c->embedding_scale);
+    return (family->keys & (KEYS_GRANITE | KEYS_GRANITEMOE) || none) &&
+           (family->multiplies || embedding_scale == c->embedding_scale);
 }
 
 // Tells whether the family has layers of Gated DeltaNet of that kind, and none has others.
@@ -377,21 +383,28 @@ static bool has_heads_of(const struct family *family, const struct config *c)
 // Tells whether the family supports the config's biases, norms, scales, caps and windows.
 static bool is_of(const struct family *family, const struct config *c)
 {
-    bool joins = family->fused || family->gate_up_fused; // which is not written
+    bool joins = family->fused || family->gate_up_fused || family->delta_fused; // which is not written
     return has_windows_of(family, c) && has_biases_of(family, c) && has_scales_of(family, c) && !joins &&
-           family->qk_norm == c->qk_norm && family->whole_qk_norm == c->whole_qk_norm &&
+           (family->qk_norm_keyed || family->qk_norm == c->qk_norm) && family->whole_qk_norm == c->whole_qk_norm &&
            family->unit_offset == c->unit_offset && family->norms == c->norms && family->centred == c->centred &&
            family->parallel == c->parallel && family->layer_scalars == c->layer_scalars &&
            has_heads_of(family, c) && has_latent_of(family, c) && has_positions_of(family, c) &&
-           has_softmax_of(family, c) && has_delta_of(family, c) && has_rope_of(family, c);
+           has_softmax_of(family, c) && has_delta_of(family, c) && has_rope_of(family, c) &&
+           folder_mixture_is_of(family, c);
 }
 
-bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)
+const struct family *folder_family_of(const struct config *config)
 {
     const struct family *family = families;
     while (family->model_type && !is_of(family, config))
         family++;
-    if (!family->model_type) {
+    return family->model_type ? family : NULL;
+}
+
+bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)
+{
+    const struct family *family = folder_family_of(config);
+    if (!family) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "
                           "norms, scales, caps, sinks and gates together");

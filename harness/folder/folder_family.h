@@ -7,23 +7,87 @@
 // How a file specifies sliding windows. NONE: never. ALL: every layer, by the window's length. GIVEN: the same,
 // none if the length is absent. LISTED: the layers of layer_types, else all. SOME: with use_sliding_window, layers
 // from max_window_layers on or those of layer_types. PATTERN: those of layer_types, else all but every n-th.
-enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_LISTED, SLIDING_SOME, SLIDING_PATTERN };
+// SWITCHED: every layer, with use_sliding_window. ALTERNATE: with it, those of layer_types, else every other layer,
+// the lowest too, below max_window_layers. ABOVE: those of layer_types, else from max_window_layers on.
+enum sliding {
+    SLIDING_NONE,
+    SLIDING_ALL,
+    SLIDING_GIVEN,
+    SLIDING_LISTED,
+    SLIDING_SOME,
+    SLIDING_PATTERN,
+    SLIDING_SWITCHED,
+    SLIDING_ALTERNATE,
+    SLIDING_ABOVE
+};
 
 // Layers without positions. NEVER: none. LISTED: those of no_rope_layers, else every n-th by its interval. FULL:
 // those without a window, if sliding_window is not null. UNWINDOWED: those without a window. NULL_THETA: all, if
 // rope_theta is null.
 enum no_rope { NO_ROPE_NEVER, NO_ROPE_LISTED, NO_ROPE_FULL, NO_ROPE_UNWINDOWED, NO_ROPE_NULL_THETA };
 
-// Which layers are mixtures of experts. NONE: none. BEHIND: those from first_k_dense_replace on. LISTED: those that
-// mlp_layer_types calls sparse, else as BEHIND.
-enum family_experts { EXPERTS_NONE, EXPERTS_BEHIND, EXPERTS_LISTED };
+// Which layers are mixtures of experts. NONE: none. ALL: all. BEHIND: those from first_k_dense_replace on. LISTED:
+// those that mlp_layer_types calls sparse, else as BEHIND. STEPS: every n-th, by decoder_sparse_step, but for those
+// of mlp_only_layers. BETWEEN: every n-th from moe_layer_start_index to moe_layer_end_index.
+enum experts_of_layers {
+    EXPERTS_NONE,
+    EXPERTS_ALL,
+    EXPERTS_BEHIND,
+    EXPERTS_LISTED,
+    EXPERTS_STEPS,
+    EXPERTS_BETWEEN
+};
+
+// How files name the tensors of a mixture (expert_weights.h).
+enum expert_files {
+    FILES_QWEN,     // mlp.experts.0.gate_proj, mlp.shared_expert
+    FILES_DEEPSEEK, // the same, mlp.shared_experts
+    FILES_ERNIE,    // the same, mlp.moe_statics
+    FILES_MIXTRAL,  // block_sparse_moe.experts.0.w1
+    FILES_KIMI,     // the same, with shared_experts
+    FILES_MINIMAX,  // the same, block_sparse_moe.e_score_correction_bias
+    FILES_GRANITE,  // block_sparse_moe.input_linear of all experts
+    FILES_GPT_OSS   // mlp.experts.gate_up_proj of all experts, transposed
+};
+
+// A family's mixtures of experts: its keys, each with another name that transformers reads, and their defaults.
+struct mixture {
+    enum experts_of_layers layers;
+    enum expert_files files;
+    const char *count_keys[2], *chosen_keys[2]; // experts, and those of a token
+    const char *width_key;                      // of an expert; NULL: intermediate_size
+    size_t count, chosen, width;                // 0: required
+    size_t dense_layers;                        // default of first_k_dense_replace
+    bool dense_fixed;                           // which is not read
+    // The width of the shared expert, or how many experts' widths it has. NULL: there is none.
+    const char *shared_key, *shared_keys[2];
+    size_t shared;
+    bool shared_required, shared_gated;
+    enum router_score score;
+    const char *norm_keys[2]; // whether weights are divided by their sum; NULL: always as the default
+    bool normalised;
+    double added, least; // of struct routing; least is the default of moe_norm_min if that is a key
+    bool least_keyed;
+    double scale; // default of routed_scaling_factor; 0: it has none
+    // Defaults of n_group and topk_group, whose choice is by the sum of group_best scores; by topk_method, if that
+    // is a key. group_best 0: there are no groups.
+    const char *group_keys[2];
+    size_t groups, top_groups, group_best;
+    bool group_method;
+    bool corrected; // by e_score_correction_bias
+    bool clamped;   // gpt-oss: swiglu_alpha and swiglu_limit, and biases of the router and of experts
+};
 
 struct family {
     const char *model_type, *architecture;
-    enum key_set keys;
+    key_set keys;
     bool qkv_bias, qk_norm, whole_qk_norm, unit_offset, centred, parallel, layer_scalars, tied;
     bool fused;         // its files fuse q, k and v, and gate and up
     bool gate_up_fused; // its files fuse gate and up alone
+    bool delta_fused;   // its files fuse the projections of Gated DeltaNet by heads
+    bool o_bias;        // default
+    bool qk_norm_keyed; // by use_qk_norm; qk_norm is the default
+    bool rotary_keyed;  // by rotary_dim, a number of a head's
     bool glm_norms;     // struct config's
     enum rope_pairs rope;
     double partial; // default of partial_rotary_factor; 0: whole heads turn
@@ -73,11 +137,10 @@ struct family {
     struct latent_sizes {
         size_t q_rank, kv_rank, nope, rope, value;
     } latent;
-    bool interleaves; // rope_interleave is read, by default true
-    enum family_experts experts;
-    size_t dense_layers; // default of first_k_dense_replace
-    bool kda;            // some layers are of Kimi Delta Attention
-    bool depth_scaled;   // MiniCPM: scale_emb, scale_depth and dim_model_base
+    bool interleaves;              // rope_interleave is read, by default true
+    const struct mixture *mixture; // NULL: no layer is a mixture of experts
+    bool kda;                      // some layers are of Kimi Delta Attention
+    bool depth_scaled;             // MiniCPM: scale_emb, scale_depth and dim_model_base
     // Attention's output is gated; layers are of Gated DeltaNet but for those of layer_types, else every n-th.
     bool gated, delta;
     bool split; // OLMo Hybrid's layers of Gated DeltaNet
@@ -86,10 +149,12 @@ struct family {
 #define FAMILY_SPLIT_EPSILON 1e-5
 // Ending with a NULL model_type.
 extern const struct family families[];
+// The family that such a config is written as; NULL: none has all of it.
+const struct family *folder_family_of(const struct config *config);
 
 // Keys of config.json that switch biases of projections. Ending with a NULL key.
 struct bias_key {
-    unsigned sets; // of enum key_set
+    key_set sets;
     const char *key;
     bool qkv, o, mlp;
 };

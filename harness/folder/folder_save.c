@@ -1,7 +1,7 @@
 #include "harness/folder/adapter.h"
 #include "harness/folder/adapter_tensors.h"
+#include "harness/folder/expert_weights.h"
 #include "harness/folder/folder.h"
-#include "harness/tensors/gradients.h"
 #include "kernels/model/unit.h"
 #include <stdint.h>
 #include <string.h>
@@ -68,15 +68,21 @@ static bool save_values(const struct saving *saving, const struct parameter *p, 
 {
     struct tensor t = p->value;
     size_t from = rank_with(saving, p), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
-    double *values = malloc((rows < t.rows ? rows : t.rows) * t.cols * sizeof *values);
+    size_t expert = file_order_rows(&saving->model->config, p); // rows that the file has in another order
+    rows = expert ? expert : rows;
+    size_t count = (rows < t.rows ? rows : t.rows) * t.cols;
+    double *values = malloc((expert ? 2 : 1) * count * sizeof *values);
+    CHECK(values);
     bool ok = true, takes_part = is_first(saving) || from == saving->world->comm.rank;
     for (size_t first = 0; ok && takes_part && first < t.rows; first += rows) {
         struct tensor block = tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows);
         ok = take_block(saving, block, from, values, status);
         for (size_t i = 0; ok && into && i < tensor_count(block); i++)
             into[adapter_tensor_index(whole, piece, first * t.cols + i)] = values[i];
+        if (ok && expert && is_first(saving))
+            file_order(p, values, values + count);
         if (ok && !into && is_first(saving))
-            ok = safetensors_append(saving->writer, values, tensor_count(block), status);
+            ok = safetensors_append(saving->writer, expert ? values + count : values, tensor_count(block), status);
     }
     free(values);
     return ok;
@@ -125,8 +131,8 @@ static struct adapter_tensors tensors_of(const struct model *model, bool adapter
     return tensors;
 }
 
-static bool create(const struct saving *saving, const char *path, const struct adapter_tensors *tensors,
-                   struct status *status)
+static bool create_adapter(const struct saving *saving, const char *path, const struct adapter_tensors *tensors,
+                           struct status *status)
 {
     struct safetensors_item *items = calloc(tensors->count + 1, sizeof *items);
     for (size_t i = 0; i < tensors->count; i++) {
@@ -138,6 +144,19 @@ static bool create(const struct saving *saving, const char *path, const struct a
     return ok;
 }
 
+static bool create_weights(const struct saving *saving, const char *path, const struct adapter_tensors *parameters,
+                           struct status *status)
+{
+    struct file_tensors tensors = {0};
+    const struct model *model = saving->model;
+    for (size_t i = 0; i < parameters->count; i++)
+        file_tensors_add(&tensors, &model->config, parameters->items[i].pieces[0].parameter,
+                         model->device->ops->dtype);
+    bool ok = safetensors_create(saving->writer, path, tensors.items, tensors.count, status);
+    file_tensors_free(&tensors);
+    return ok;
+}
+
 // Saves the adapter's tensors, or all others.
 static bool save_weights(const char *folder, const char *name, struct model *model, bool adapter,
                          const struct world *world, struct status *status)
@@ -146,7 +165,7 @@ static bool save_weights(const char *folder, const char *name, struct model *mod
     const struct saving saving = {model, world, &writer};
     struct adapter_tensors tensors = tensors_of(model, adapter);
     char *path = folder_file(folder, name);
-    bool ok = !is_first(&saving) || create(&saving, path, &tensors, status);
+    bool ok = !is_first(&saving) || (adapter ? create_adapter : create_weights)(&saving, path, &tensors, status);
     for (size_t i = 0, unit = 0; ok && i < tensors.count; unit++) {
         unit_acquire(model, unit);
         for (; ok && i < tensors.count && unit_of(model, tensors.items[i].pieces[0].parameter) == unit; i++)

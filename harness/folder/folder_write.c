@@ -1,6 +1,6 @@
 #include "harness/files/unfinished.h"
+#include "harness/folder/expert_weights.h"
 #include "harness/folder/folder.h"
-#include "harness/tensors/gradients.h"
 #include "harness/text/size.h"
 #include "kernels/trainer/random_weights.h"
 #include <dirent.h>
@@ -92,22 +92,42 @@ static bool write_parameter(struct writing *w, struct safetensors_writer *writer
     return true;
 }
 
+// Expert by expert, each in the file's order of values.
+static bool write_ordered(struct writing *w, struct safetensors_writer *writer, const struct parameter *p,
+                          size_t rows, struct status *status)
+{
+    size_t count = rows * p->value.cols, all = tensor_count(p->value);
+    double *values = malloc(2 * count * sizeof *values), *ordered = values + count;
+    CHECK(values);
+    bool ok = true;
+    for (size_t first = 0; ok && first < all; first += count) {
+        random_weights_values(p, w->seed, w->dtype, first, count, values);
+        file_order(p, values, ordered);
+        ok = safetensors_append(writer, ordered, count, status);
+        w->written += ok ? count * dtype_bytes(w->dtype) : 0;
+        tell(w);
+    }
+    free(values);
+    return ok;
+}
+
 static bool write_weights(struct writing *w, const char *path, struct status *status)
 {
-    struct safetensors_item *items = calloc(w->model.parameter_count, sizeof *items);
     double *values = malloc(BLOCK_VALUES * sizeof *values);
-    for (size_t i = 0; i < w->model.parameter_count; i++) {
-        const struct parameter *p = &w->model.parameters[i];
-        items[i] = safetensors_item(p->name, p->value.rows, p->value.cols, parameter_form(p), w->dtype);
-    }
+    struct file_tensors tensors = {0};
+    for (size_t i = 0; i < w->model.parameter_count; i++)
+        file_tensors_add(&tensors, &w->model.config, &w->model.parameters[i], w->dtype);
     struct safetensors_writer writer;
-    bool ok = safetensors_create(&writer, path, items, w->model.parameter_count, status);
-    for (size_t i = 0; ok && i < w->model.parameter_count; i++)
-        ok = write_parameter(w, &writer, &w->model.parameters[i], values, status);
+    bool ok = safetensors_create(&writer, path, tensors.items, tensors.count, status);
+    for (size_t i = 0; ok && i < w->model.parameter_count; i++) {
+        const struct parameter *p = &w->model.parameters[i];
+        size_t rows = file_order_rows(&w->model.config, p);
+        ok = rows ? write_ordered(w, &writer, p, rows, status) : write_parameter(w, &writer, p, values, status);
+    }
     ok = ok && safetensors_commit(&writer, status);
     safetensors_discard(&writer);
+    file_tensors_free(&tensors);
     free(values);
-    free(items);
     return ok;
 }
 

@@ -373,28 +373,36 @@ static double f16_value(uint16_t bits)
     return bits >> 15 ? -size : size;
 }
 
-void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values)
+void safetensors_strided(const struct safetensors_tensor *tensor, size_t start, size_t stride, size_t count,
+                         double *values)
 {
-    CHECK(tensor->readable && start <= tensor->count && count <= tensor->count - start);
-    const unsigned char *source = tensor->data + start * dtype_bytes(tensor->dtype);
+    CHECK(tensor->readable && (count == 0 || start + (count - 1) * stride < tensor->count));
+    size_t bytes = dtype_bytes(tensor->dtype), step = stride * bytes;
+    const unsigned char *source = tensor->data + start * bytes;
     uint16_t half;
     float single;
     switch (tensor->dtype) {
     case DTYPE_F64:
-        memcpy(values, source, count * sizeof *values);
+        for (size_t i = 0; i < count; i++)
+            memcpy(&values[i], source + step * i, sizeof *values);
         break;
     case DTYPE_F32:
         for (size_t i = 0; i < count; i++) {
-            memcpy(&single, source + 4 * i, sizeof single);
+            memcpy(&single, source + step * i, sizeof single);
             values[i] = single;
         }
         break;
     default:
         for (size_t i = 0; i < count; i++) {
-            memcpy(&half, source + 2 * i, sizeof half);
+            memcpy(&half, source + step * i, sizeof half);
             values[i] = tensor->dtype == DTYPE_BF16 ? dtype_from_bf16(half) : f16_value(half);
         }
     }
+}
+
+void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values)
+{
+    safetensors_strided(tensor, start, 1, count, values);
 }
 
 int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t index)

@@ -47,6 +47,9 @@ const struct safetensors_tensor *safetensors_get(const struct safetensors *file,
                                                  struct status *status);
 // Reads elements [start, start + count) of a readable tensor, row-major, exactly, as f64.
 void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values);
+// The same of `count` elements from start on, each `stride` behind the last.
+void safetensors_strided(const struct safetensors_tensor *tensor, size_t start, size_t stride, size_t count,
+                         double *values);
 // One element of a tensor of integers.
 int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t index);
 // A matrix of rows and columns; a vector of its columns; its rows as filters, [rows, 1, cols].

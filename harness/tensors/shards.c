@@ -99,6 +99,49 @@ static void rename_tensors(struct shards *shards, struct safetensors *file)
     safetensors_sort(file);
 }
 
+// The layer's number behind "model.layers."; SIZE_MAX: the tensor is no layer's.
+static size_t layer_of(const char *name)
+{
+    static const char layers[] = "model.layers.";
+    return strncmp(name, layers, sizeof layers - 1) == 0 ? strtoull(name + sizeof layers - 1, NULL, 10) : SIZE_MAX;
+}
+
+// Lowest layer that drafts tokens for the model (multi-token prediction of DeepSeek-V3 and GLM-4.5, behind the
+// model's own layers), which a projection of two hidden states tells; SIZE_MAX: there is none.
+static size_t first_draft(const struct shards *shards)
+{
+    static const char end[] = ".eh_proj.weight";
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < shards->count; i++) {
+        for (size_t j = 0; j < shards->files[i].count; j++) {
+            const char *name = shards->files[i].tensors[j].name;
+            size_t bytes = strlen(name), layer = layer_of(name);
+            if (layer < first && bytes > sizeof end && strcmp(name + bytes + 1 - sizeof end, end) == 0)
+                first = layer;
+        }
+    }
+    return first;
+}
+
+static void remove_drafts(struct shards *shards)
+{
+    size_t first = first_draft(shards);
+    for (size_t i = 0; first < SIZE_MAX && i < shards->count; i++) {
+        struct safetensors *file = &shards->files[i];
+        size_t kept = 0;
+        for (size_t j = 0; j < file->count; j++) {
+            size_t layer = layer_of(file->tensors[j].name);
+            bool drafts = layer >= first && layer < SIZE_MAX;
+            if (drafts)
+                free(file->tensors[j].name);
+            else
+                file->tensors[kept++] = file->tensors[j];
+            shards->aside += drafts;
+        }
+        file->count = kept;
+    }
+}
+
 static void take_head_as_embedding(const struct shards *shards)
 {
     for (size_t i = 0; i < shards->count; i++) {
@@ -118,6 +161,8 @@ bool shards_open_weights(struct shards *shards, const char *folder, bool tied, s
     bool opened = open_files(shards, folder, status);
     for (size_t i = 0; opened && i < shards->count; i++)
         rename_tensors(shards, &shards->files[i]);
+    if (opened)
+        remove_drafts(shards);
     if (opened && tied && !shards_find(shards, SHARDS_EMBEDDING))
         take_head_as_embedding(shards);
     return opened;
