@@ -82,7 +82,7 @@ static void add_delta(json_t *json, const struct config *c)
     json_t *types = json_array();
     for (size_t l = 0; l < c->layers; l++)
         json_array_append_new(types,
-                              json_string(config_kind(c, l) == kind ? "linear_attention" : "full_attention"));
+                              json_string(config_mixer(c, l)->at_borders ? "linear_attention" : "full_attention"));
     json_object_set_new(json, "layer_types", types);
     json_object_set_new(json, "linear_num_value_heads", json_integer((json_int_t)kind->heads));
     json_object_set_new(json, "linear_num_key_heads", json_integer((json_int_t)kind->kv_heads));

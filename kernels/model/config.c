@@ -30,6 +30,7 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
         .mixer = MIXER_DELTA, .heads = h, .kv_heads = g, .head_dim = k, .value_dim = v, .gate_epsilon = 1e-6}
 #define THREE(l) [l] = CONFIG_DELTA, [l + 1] = CONFIG_DELTA, [l + 2] = CONFIG_DELTA
 #define DELTA_32 THREE(0), THREE(4), THREE(8), THREE(12), THREE(16), THREE(20), THREE(24), THREE(28)
+#define DELTA_40 DELTA_32, THREE(32), THREE(36)
 #define DELTA_64 DELTA_32, THREE(32), THREE(36), THREE(40), THREE(44), THREE(48), THREE(52), THREE(56), THREE(60)
 
 // Latent attention: ranks of queries, and of keys and values; numbers of a key that heads share; of a value.
@@ -37,10 +38,23 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
     .kinds[0].mixer = MIXER_LATENT, .kinds[0].q_rank = q, .kinds[0].kv_rank = kv, .kinds[0].rotary = shared,       \
     .kinds[0].value_dim = value
 
-// Experts in every layer: their number, those of a token, width; normalised or not.
-#define EXPERTS(e, k, f, sums)                                                                                     \
-    .kinds[0].mlp = MLP_EXPERTS,                                                                                   \
-    .experts = {.routing = {.experts = e, .chosen = k, .normalised = sums, .scale = 1}, .width = f}
+// Experts in layers of kind 0: their number, those of a token, width; normalised or not; the weights' factor.
+#define SCALED_EXPERTS(e, k, f, sums, s)                                                                           \
+    .kinds[0].mlp = MLP_EXPERTS, .experts.routing.experts = e, .experts.routing.chosen = k,                        \
+    .experts.routing.normalised = sums, .experts.routing.scale = s, .experts.width = f
+#define EXPERTS(e, k, f, sums) SCALED_EXPERTS(e, k, f, sums, 1)
+
+// DeepSeek-V3's attention, in layers with experts and without.
+#define DEEPSEEK(k)                                                                                                \
+    .kinds[k].mixer = MIXER_LATENT, .kinds[k].q_rank = 1536, .kinds[k].kv_rank = 512, .kinds[k].rotary = 64,       \
+    .kinds[k].value_dim = 128, .kinds[k].rope = ROPE_INTERLEAVED, .kinds[k].query_scale = 1.8738542070926265,      \
+    .kinds[k].rope_scaling = {.factor = 40,                                                                        \
+                              .low_freq_factor = 1,                                                                \
+                              .high_freq_factor = 32,                                                              \
+                              .original_context = 4096,                                                            \
+                              .attention_factor = 1}
+#define BY_SIGMOID                                                                                                 \
+    .experts.routing.score = ROUTER_SIGMOID, .experts.routing.added = 1e-20, .experts.correction_bias = true
 
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
 const struct config config_presets[] = {
@@ -228,6 +242,45 @@ const struct config config_presets[] = {
      EXPERTS(64, 8, 1024, false),
      .qk_norm = true,
      .whole_qk_norm = true},
+    {.name = "qwen3.5-35b-a3b",
+     SIZES(40, 2048, 16, 2, 256, 0, 248320),
+     CONSTANTS(10000000, 1e-6, 262144),
+     .kinds[0].rotary = 64,
+     .kinds[0].gated = true,
+     DELTA(32, 16, 128, 128),
+     .kinds[CONFIG_DELTA].mlp = MLP_EXPERTS,
+     .kind_of = {DELTA_40},
+     EXPERTS(256, 8, 512, true),
+     .experts.shared_width = 512,
+     .experts.shared_gated = true,
+     .qk_norm = true,
+     .unit_offset = true},
+    {.name = "deepseek-v3",
+     SIZES(61, 7168, 128, 128, 192, 18432, 129280),
+     CONSTANTS(10000, 1e-6, 163840),
+     DEEPSEEK(0),
+     SCALED_EXPERTS(256, 8, 2048, true, 2.5),
+     BY_SIGMOID,
+     .experts.routing.groups = 8,
+     .experts.routing.top_groups = 4,
+     .experts.routing.group_best = 2,
+     .experts.shared_width = 2048,
+     HEADS(1, 128, 128, 192),
+     .kinds[1].rope_theta = 10000,
+     DEEPSEEK(1),
+     .kind_of = {1, 1, 1}},
+    {.name = "glm-4.5-air",
+     SIZES(46, 4096, 96, 8, 128, 10944, 151552),
+     CONSTANTS(1000000, 1e-5, 131072),
+     .kinds[0].rotary = 64,
+     EXPERTS(128, 8, 1408, true),
+     BY_SIGMOID,
+     .experts.shared_width = 1408,
+     HEADS(1, 96, 8, 128),
+     .kinds[1].rope_theta = 1000000,
+     .kinds[1].rotary = 64,
+     .kind_of = {1},
+     .qkv_bias = true},
     {.name = "youtu-llm-2b",
      SIZES(32, 2048, 16, 16, 192, 6144, 128256),
      CONSTANTS(1600000, 1e-6, 131072),
@@ -269,6 +322,10 @@ const struct config_alias config_aliases[] = {
     {"allenai/OLMoE-1B-7B-0924-Instruct", "olmoe-7b"},
     {"Qwen/Qwen3.5-9B", "qwen3.5-9b"},
     {"Qwen/Qwen3.5-27B", "qwen3.5-27b"},
+    {"Qwen/Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"},
+    {"deepseek-ai/DeepSeek-R1", "deepseek-v3"},
+    {"deepseek-ai/DeepSeek-V3", "deepseek-v3"},
+    {"zai-org/GLM-4.5-Air", "glm-4.5-air"},
     {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},
     {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
     {"google/gemma-2-9b", "gemma-2-9b"},
