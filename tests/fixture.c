@@ -397,6 +397,7 @@ void fixture_set_documents(const struct fixture *f, struct device *device, struc
     if (f->document)
         batch_set_documents(batch, device, documents);
     batch_set_chunks(batch, device, config_chunk(&f->config));
+    batch_block_keys(batch, device, model_latent_block(&f->model));
     free(documents);
 }
 

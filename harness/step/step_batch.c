@@ -31,6 +31,7 @@ void step_batch_share(struct batch *batch, const struct model *model)
 {
     const struct comm *ranks = &model->ranks.sequence;
     batch_set_chunks(batch, model->device, config_chunk(&model->config));
+    batch_block_keys(batch, model->device, model_latent_block(model));
     if (ranks->size > 1)
         batch_share(batch, model->device, ranks->size, ranks->rank);
     if (ranks->size > 1 && model->ranks.exchange == EXCHANGE_RING)

@@ -316,6 +316,8 @@ struct attention {
     struct projection kv_b; // of these
     struct parameter kv_b_weight;
     bool ring;
+    // Blocks of keys have documents: they come from the right, so that each query's first block has its own key.
+    bool by_documents;
     size_t batch, run_count; // sequences
     struct token_run runs[PIECES];
     bool seen[PIECES]; // the run has attended to keys
@@ -364,9 +366,8 @@ static size_t longest_range(const struct attention *a)
     return longest;
 }
 
-// q: of the chunk's tokens and all heads; with `spread` of all tokens and this rank's. A block of keys has
-// positions of its own, and documents none but those of a range: with these each range is one block. backward:
-// grad_q is not read.
+// q: of the chunk's tokens and all heads; with `spread` of all tokens and this rank's. In a ring documents are
+// known from the ranges' first keys on alone: with these each range is one block. backward: grad_q is not read.
 static void attention_open(struct attention *a, struct cell_at at, struct tensor q, bool spread)
 {
     struct model *model = at.model;
@@ -385,7 +386,9 @@ static void attention_open(struct attention *a, struct cell_at at, struct tensor
             a->runs[i].first -= at.chunk.start;
     }
     size_t longest = longest_range(a), block = model->latent_block ? model->latent_block : LATENT_BLOCK;
-    a->size = at.batch->starts || block > longest ? longest : block;
+    a->by_documents = at.batch->key_block > 0 && at.batch->key_block < longest;
+    CHECK(!a->by_documents || at.batch->key_block == block);
+    a->size = (at.batch->starts && !a->by_documents) || block > longest ? longest : block;
     a->k = scratch(model, a->size * a->batch, q_cols(&a->kind));
     a->v = scratch(model, a->size * a->batch, o_cols(&a->kind));
 }
@@ -398,16 +401,19 @@ static void attention_close(struct attention *a)
 static void range_begin(struct attention *a, struct key_range range)
 {
     a->range = range;
-    a->first = range.start, a->count = 0;
+    a->first = a->by_documents ? range.start + (range.count + a->size - 1) / a->size * a->size : range.start;
+    a->count = 0;
 }
 
-// The next block, from the range's first key on; false: there is none.
+// The next block, from the range's first key on, or from its last one; false: there is none.
 static bool block_next(struct attention *a)
 {
-    a->first += a->count;
-    size_t left = a->range.start + a->range.count - a->first;
-    a->count = left < a->size ? left : a->size;
+    size_t end = a->range.start + a->range.count;
     a->expanded = false;
+    if (a->by_documents && a->first == a->range.start)
+        return false;
+    a->first = a->by_documents ? a->first - a->size : a->first + a->count;
+    a->count = end - a->first < a->size ? end - a->first : a->size;
     return a->count > 0;
 }
 
@@ -439,26 +445,58 @@ static void expand(struct attention *a, struct carry of_range)
     a->expanded = true;
 }
 
-// The queries of a run that see some of the block's keys, and their attention.
+// Some queries of a run that see some of the block's keys, and their attention.
 struct seeing {
     size_t row, rows;
     struct attention_shape shape;
+    bool first; // they have seen none before
 };
 
-// False: none does.
-static bool run_sees(const struct attention *a, size_t i, struct seeing *seeing)
+// How many of the tokens from `start` on, up to `end`, see some of the block's keys: of its documents' tokens, the
+// first ones, or all that continue a prompt in it.
+static size_t seen_by_documents(const struct attention *a, size_t start, size_t end)
+{
+    const struct batch *batch = a->at.batch;
+    size_t B = batch->batch, last = start;
+    for (size_t b = 0; b < B; b++) {
+        bool prompt = batch->prefixes && (size_t)batch->prefixes[b] > a->first;
+        size_t t = prompt ? end : last;
+        while (t < end && (size_t)batch->starts[t * B + b] < a->first + a->count)
+            t++;
+        last = t > last ? t : last;
+    }
+    return last - start;
+}
+
+// Parts of a run's queries: with documents the block's own, and those to its right; else all are one. False: no
+// query of the part sees a key.
+#define QUERY_PARTS 2
+static bool run_sees(const struct attention *a, size_t i, size_t part, struct seeing *seeing)
 {
     struct token_run run = a->runs[i];
-    size_t end = run.start + run.count, passed = a->first > run.start ? a->first - run.start : 0;
-    if (a->first >= end)
+    size_t end = run.start + run.count, behind = a->first + a->count;
+    size_t from = a->by_documents && part > 0 ? behind : a->first, passed = from > run.start ? from - run.start : 0;
+    if (from >= end || (part > 0 && !a->by_documents))
         return false;
     run.first += passed, run.start += passed, run.count -= passed;
+    if (a->by_documents)
+        run.count = part > 0       ? seen_by_documents(a, run.start, end)
+                    : end > behind ? (behind > run.start ? behind - run.start : 0)
+                                   : run.count;
+    if (run.count == 0)
+        return false;
+    end = run.start + run.count;
     struct attention_shape shape =
         attention_shape_of(&a->at.model->config, a->at.batch, a->at.layer, run, a->batch);
     shape.heads = shape.kv_heads = a->kind.heads;
     shape.start -= a->first;
     shape.keys = end - a->first < a->count ? end - a->first : a->count;
-    *seeing = (struct seeing){run.first * a->batch, run.count * a->batch, shape};
+    *seeing = (struct seeing){run.first * a->batch, run.count * a->batch, shape, .first = !a->seen[i]};
+    if (a->by_documents) {
+        seeing->shape.mask.documents =
+            batch_documents_in_block(a->at.batch, a->first, (struct span){run.start, run.count});
+        seeing->first = part == 0;
+    }
     if (!a->ring)
         return true;
     seeing->shape.mask.documents = batch_documents_from(a->at.batch, a->range.start, run, false);
@@ -477,18 +515,19 @@ static struct tensor keys_seen(const struct attention *a, const struct seeing *s
     return tensor_rows(t, 0, seeing->shape.keys * a->batch);
 }
 
-// The queries' part over a range of keys. A run's first block is one that all of its queries see.
+// The queries' part over a range of keys. A query's first block is one that it sees.
 static void attend_to(struct attention *a, struct key_range range, struct carry latents)
 {
     struct device *device = a->at.model->device;
     struct seeing s;
     for (range_begin(a, range); block_next(a);) {
-        for (size_t i = 0; i < a->run_count; i++) {
-            if (!run_sees(a, i, &s))
+        for (size_t at = 0; at < a->run_count * QUERY_PARTS; at++) {
+            size_t i = at / QUERY_PARTS;
+            if (!run_sees(a, i, at % QUERY_PARTS, &s))
                 continue;
             if (!a->expanded)
                 expand(a, latents);
-            bool first = !a->seen[i];
+            bool first = s.first;
             struct tensor o = rows_seeing(&s, first ? a->o : a->other),
                           logsumexp = rows_seeing(&s, first ? a->logsumexp : a->other_logsumexp);
             op_attention_forward(device, s.shape, o, logsumexp, rows_seeing(&s, a->q), keys_seen(a, &s, a->k),
@@ -705,8 +744,9 @@ static void attend_to_backward(struct attention *a, struct key_range range, stru
     struct seeing s;
     CHECK(parts);
     for (range_begin(a, range); block_next(a);) {
-        for (size_t i = 0; i < a->run_count; i++) {
-            if (!run_sees(a, i, &s))
+        for (size_t at = 0; at < a->run_count * QUERY_PARTS; at++) {
+            size_t i = at / QUERY_PARTS;
+            if (!run_sees(a, i, at % QUERY_PARTS, &s))
                 continue;
             if (!a->expanded) {
                 expand(a, latents);
@@ -717,7 +757,7 @@ static void attend_to_backward(struct attention *a, struct key_range range, stru
                 }
             }
             size_t seen = parts_within(a, segments, count, s.shape.keys, parts);
-            op_attention_backward(device, s.shape, rows_seeing(&s, a->grad_q), a->seen[i], parts, seen,
+            op_attention_backward(device, s.shape, rows_seeing(&s, a->grad_q), !s.first, parts, seen,
                                   rows_seeing(&s, a->grad_o), rows_seeing(&s, a->o), rows_seeing(&s, a->logsumexp),
                                   rows_seeing(&s, a->q), keys_seen(a, &s, a->k), keys_seen(a, &s, a->v));
             a->seen[i] = true;

@@ -293,6 +293,14 @@ static void set_frequencies(struct model *model, size_t kind)
     write_frequencies(model, kind, scaling->original_context);
 }
 
+size_t model_latent_block(const struct model *model)
+{
+    bool rings = model->ranks.sequence.size > 1 && model->ranks.exchange == EXCHANGE_RING, latent = false;
+    for (size_t l = 0; l < model->config.layers; l++)
+        latent |= config_kind(&model->config, l)->mixer == MIXER_LATENT;
+    return !latent || rings ? 0 : model->latent_block ? model->latent_block : LATENT_BLOCK;
+}
+
 void model_set_longest(struct model *model, size_t longest)
 {
     for (size_t k = 0; k < CONFIG_KINDS && longest != model->rope_longest; k++)

@@ -110,6 +110,8 @@ void model_list(struct model *model, const struct config *config, const struct l
 void model_open(struct model *model, const struct config *config, const struct lora *lora,
                 const struct ranks *ranks, struct device *device);
 void model_close(struct model *model);
+// Keys that latent attention projects at once, if ranks do not pass them around a ring; 0: no layer has it.
+size_t model_latent_block(const struct model *model);
 // Sets dynamic frequencies to those of a step whose longest document has this many tokens.
 void model_set_longest(struct model *model, size_t longest);
 

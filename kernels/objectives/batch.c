@@ -216,6 +216,43 @@ struct documents batch_chunks(const struct batch *batch, struct span tokens)
                               .device_starts = tensor_rows(batch->device_chunk_starts, row, rows)};
 }
 
+// Positions from the first key on, of which those before it are 0.
+static int32_t from_key(int32_t position, size_t key)
+{
+    return (size_t)position > key ? position - (int32_t)key : 0;
+}
+
+void batch_block_keys(struct batch *batch, struct device *device, size_t block)
+{
+    size_t rows = batch->context * batch->batch, B = batch->batch;
+    CHECK(batch->key_block == 0 && !batch_is_shared(batch));
+    if (block == 0 || !batch->starts || block >= batch->context)
+        return;
+    size_t blocks = (batch->context + block - 1) / block;
+    batch->key_block = block;
+    batch->block_starts = host_new(device, blocks * rows, sizeof *batch->block_starts);
+    for (size_t i = 0; batch->block_starts && i < blocks * rows; i++)
+        batch->block_starts[i] = from_key(batch->starts[i % rows], i / rows * block);
+    if (batch->block_starts)
+        batch->device_block_starts = place_integers(device, batch->block_starts, blocks * rows);
+    if (!batch->prefixes)
+        return;
+    batch->block_prefixes = host_new(device, blocks * B, sizeof *batch->block_prefixes);
+    for (size_t i = 0; batch->block_prefixes && i < blocks * B; i++)
+        batch->block_prefixes[i] = from_key(batch->prefixes[i % B], i / B * block);
+    if (batch->block_prefixes)
+        batch->device_block_prefixes = place_integers(device, batch->block_prefixes, blocks * B);
+}
+
+struct documents batch_documents_in_block(const struct batch *batch, size_t key, struct span tokens)
+{
+    size_t B = batch->batch, i = key / batch->key_block, row = (i * batch->pieces.context + tokens.start) * B;
+    return (struct documents){.starts = batch->block_starts + row,
+                              .device_starts = tensor_rows(batch->device_block_starts, row, tokens.count * B),
+                              .prefixes = batch->block_prefixes ? batch->block_prefixes + i * B : NULL,
+                              .device_prefixes = tensor_rows(batch->device_block_prefixes, i * B, B)};
+}
+
 struct documents batch_documents(const struct batch *batch, struct span tokens)
 {
     size_t row = tokens.start * batch->batch, rows = tokens.count * batch->batch;
@@ -588,18 +625,19 @@ void batch_close(struct batch *batch, struct device *device)
 {
     tensor_free(device, &batch->device_shifted_chunks);
     tensor_free(device, &batch->device_shifted);
+    tensor_free(device, &batch->device_block_prefixes);
+    tensor_free(device, &batch->device_block_starts);
     tensor_free(device, &batch->device_chunk_starts);
     tensor_free(device, &batch->device_of);
     tensor_free(device, &batch->device_prefixes);
     tensor_free(device, &batch->device_starts);
-    free(batch->shifted_chunks);
-    free(batch->chunk_starts);
-    free(batch->shifted);
-    free(batch->of);
-    free(batch->prefixes);
-    free(batch->starts);
-    batch->shifted_chunks = batch->chunk_starts = batch->shifted = batch->of = batch->prefixes = batch->starts =
-        NULL;
+    int32_t **const on_host[] = {&batch->shifted_chunks, &batch->block_prefixes, &batch->block_starts,
+                                 &batch->chunk_starts,   &batch->shifted,        &batch->of,
+                                 &batch->prefixes,       &batch->starts};
+    for (size_t i = 0; i < sizeof on_host / sizeof *on_host; i++) {
+        free(*on_host[i]);
+        *on_host[i] = NULL;
+    }
     release(batch, device);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);

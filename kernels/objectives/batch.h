@@ -63,6 +63,11 @@ struct batch {
     size_t chunk;
     int32_t *chunk_starts, *shifted_chunks;
     struct tensor device_chunk_starts, device_shifted_chunks;
+    // For attention to blocks of keys: their length, 0: none; and for each block starts and prefixes counted from
+    // its first key, of all rows.
+    size_t key_block;
+    int32_t *block_starts, *block_prefixes;
+    struct tensor device_block_starts, device_block_prefixes; // [blocks * context * batch, 1], [blocks * batch, 1]
     // Per row its sequence, on host and device; NULL and no tensor: row % batch.
     int32_t *of;
     struct tensor device_of; // [context * batch, 1] i32
@@ -92,6 +97,11 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
 // Cuts documents, from their first tokens on, into chunks of this length, for layers with chunked attention. 0:
 // does nothing. There are no shared prompts then. Call before batch_share, also on a device without data.
 void batch_set_chunks(struct batch *batch, struct device *device, size_t chunk);
+// For attention to blocks of so many keys: documents as each block sees them. 0, or without documents: does
+// nothing. Call before batch_share, also on a device without data.
+void batch_block_keys(struct batch *batch, struct device *device, size_t block);
+// The documents of tokens by position, counted from key `key`, the first of a block.
+struct documents batch_documents_in_block(const struct batch *batch, size_t key, struct span tokens);
 // The documents of tokens by position, as operations take them; also for other ranks' tokens. And their chunks,
 // which are documents to attention.
 struct documents batch_documents(const struct batch *batch, struct span tokens);
