@@ -67,6 +67,12 @@ template <int N, class T> __device__ __forceinline__ pack<T, N> load(const T *fr
     return *reinterpret_cast<const pack<T, N> *>(from);
 }
 
+template <int N, class T> __device__ __forceinline__ void store(T *to, const pack<T, N> &from)
+{
+    MOVED(sizeof(T) * N);
+    *reinterpret_cast<pack<T, N> *>(to) = from;
+}
+
 template <int N, class A, class T> __device__ __forceinline__ void widen(A (&to)[N], const pack<T, N> &from)
 {
 #pragma unroll

@@ -244,8 +244,8 @@ __device__ void multiply(float (&sum)[S::M][S::N][4], const Left &a, const Right
 // c = sum or, ADDED, c += alpha sum, for the rows and columns of the tile that are there; by way of shared memory,
 // in words of 16 bytes.
 template <class S, bool ADDED, class G>
-__device__ void store(G *c, size_t stride, size_t rows, size_t columns, float alpha,
-                      const float (&sum)[S::M][S::N][4], unsigned char *memory)
+__device__ void store_tile(G *c, size_t stride, size_t rows, size_t columns, float alpha,
+                           const float (&sum)[S::M][S::N][4], unsigned char *memory)
 {
     constexpr int N = LANES<G>, WORDS = S::WARP_COLUMNS / N, WORDS_EACH = 16 * WORDS / 32;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(32 * WARPS, shape<ROWS>::NARROW ? 3 : 2)
     factor<!TRANSPOSED, COLUMNS> right = {matrix + column * (TRANSPOSED ? k : 1), TRANSPOSED ? k : m, columns, k};
     float sum[S::M][S::N][4] = {};
     multiply<S>(sum, left, right, memory, reverse);
-    store<S, false>(c + tile.row * m + column, m, rows, columns, 1, sum, memory);
+    store_tile<S, false>(c + tile.row * m + column, m, rows, columns, 1, sum, memory);
 }
 
 template <class G>
@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     factor<true, COLUMNS> right = {b + begin * in + column, in, columns, end - begin};
     float sum[S::M][S::N][4] = {};
     multiply<S>(sum, left, right, memory, reverse);
-    store<S, true>(to, in, rows, columns, alpha, sum, memory);
+    store_tile<S, true>(to, in, rows, columns, alpha, sum, memory);
 }
 
 // Products by rows in tiles of so many rows.

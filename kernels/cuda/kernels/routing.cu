@@ -1,5 +1,5 @@
 // Routing of a mixture of experts, forward and backward, a block per token; slots in the experts' order, a block
-// per expert; and rows in that order and back. Contracts in kernels/device/device.h, formulas in
+// per expert; and rows in that order, a warp each, and back. Contracts in kernels/device/device.h, formulas in
 // kernels/cpu/real/routing.c.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
@@ -206,69 +206,89 @@ __global__ void route_back(struct routing r, A *logits, const int32_t *choices, 
 // Which of a token's choices an expert is; `chosen`: none.
 __device__ size_t choice_of(const struct routing &r, const int32_t *row, size_t expert)
 {
-    size_t j = 0;
-    while (j < r.chosen && routing_choice(&r, row, j) != expert)
-        j++;
-    return j;
+    size_t found = r.chosen;
+#pragma unroll 4
+    for (size_t j = 0; j < r.chosen; j++)
+        found = routing_choice(&r, row, j) == expert ? j : found;
+    return found;
 }
 
-// starts[e + 1] = the tokens of expert e.
-__global__ void count_tokens(struct routing r, int32_t *starts, const int32_t *choices, size_t tokens)
+constexpr unsigned PLACERS = 1024;
+
+// Sums of a number of each warp: over the warps before this one, and over all of the block.
+struct warp_sums {
+    int before, all;
+};
+__device__ warp_sums sum_warps(int of_warp)
 {
-    int count = 0;
-    for (size_t t = threadIdx.x; t < tokens; t += THREADS)
-        count += choice_of(r, choices + t * routing_words(&r), blockIdx.x) < r.chosen;
-    count = warps_sum<WARPS>(count);
-    if (threadIdx.x == 0)
-        starts[blockIdx.x + 1] = count;
+    __shared__ int parts[PLACERS / 32];
+    unsigned warp = threadIdx.x / 32;
+    __syncthreads(); // the last ones have been read
+    if (threadIdx.x % 32 == 0)
+        parts[warp] = of_warp;
+    __syncthreads();
+    warp_sums sums = {0, 0};
+    for (unsigned i = 0; i < blockDim.x / 32; i++) {
+        sums.before += i < warp ? parts[i] : 0;
+        sums.all += parts[i];
+    }
+    return sums;
 }
 
-__global__ void sum_counts(int32_t *starts, size_t experts)
-{
-    if (threadIdx.x > 0)
-        return;
-    starts[0] = 0;
-    for (size_t e = 0; e < experts; e++)
-        starts[e + 1] += starts[e];
-}
-
-__global__ void place_slots(struct routing r, int32_t *rows, int32_t *slots, const int32_t *starts,
+// An expert's first row, as many as choices are of experts before it; then its tokens in order, a thread each.
+__global__ void place_slots(struct routing r, int32_t *rows, int32_t *slots, int32_t *starts,
                             const int32_t *choices, size_t tokens)
 {
-    __shared__ int before[WARPS];
-    int next = starts[blockIdx.x], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (size_t first = 0; first < tokens; first += THREADS) {
-        size_t t = first + threadIdx.x, j = r.chosen;
-        if (t < tokens)
-            j = choice_of(r, choices + t * routing_words(&r), blockIdx.x);
+    size_t words = routing_words(&r), expert = blockIdx.x;
+    int before = 0, lane = threadIdx.x % 32;
+    for (size_t t = threadIdx.x; t < tokens; t += blockDim.x) {
+#pragma unroll 4
+        for (size_t j = 0; j < r.chosen; j++)
+            before += routing_choice(&r, choices + t * words, j) < expert;
+    }
+    int next = sum_warps(warp_sum(before)).all;
+    if (threadIdx.x == 0) {
+        starts[expert] = next;
+        starts[r.experts] = (int32_t)(tokens * r.chosen);
+    }
+    for (size_t first = 0; first < tokens; first += blockDim.x) {
+        size_t t = first + threadIdx.x, j = t < tokens ? choice_of(r, choices + t * words, expert) : r.chosen;
         unsigned mine = __ballot_sync(0xffffffffu, j < r.chosen);
-        if (lane == 0)
-            before[warp] = __popc(mine);
-        __syncthreads();
-        int row = next + __popc(mine & ((1u << lane) - 1));
-        for (int i = 0; i < WARPS; i++) {
-            row += i < warp ? before[i] : 0;
-            next += before[i];
-        }
+        warp_sums sums = sum_warps(__popc(mine));
+        int row = next + sums.before + __popc(mine & ((1u << lane) - 1));
+        next += sums.all;
         if (j < r.chosen) {
             rows[t * r.chosen + j] = row;
             slots[row] = (int32_t)(t * r.chosen + j);
         }
-        __syncthreads();
     }
 }
 
+constexpr int AHEAD = 4; // reads of a thread that are underway at a time
+
+// A warp per row.
 template <int N, class T>
-__global__ void gather(T *dst, const T *src, const int32_t *slots, size_t chosen, size_t cols)
+__global__ void gather(T *dst, const T *src, const int32_t *slots, size_t chosen, size_t rows, size_t cols)
 {
-    size_t column = (blockIdx.y * (size_t)THREADS + threadIdx.x) * N;
-    if (column >= cols)
+    size_t row = blockIdx.x * (size_t)WARPS + threadIdx.x / 32;
+    if (row >= rows)
         return;
-    wide_t<T> x[N];
-    read(x, src + slots[blockIdx.x] / chosen * cols + column);
-    write(dst + blockIdx.x * cols + column, x);
+    src += slots[row] / chosen * cols;
+    dst += row * cols;
+    for (size_t column = threadIdx.x % 32 * N; column < cols; column += AHEAD * 32 * N) {
+        pack<T, N> x[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (column + i * 32 * N < cols)
+                x[i] = load<N>(src + column + i * 32 * N);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (column + i * 32 * N < cols)
+                store(dst + column + i * 32 * N, x[i]);
+    }
 }
 
+// Rows of some of a token's slots are underway at a time, and are added in order.
 template <int N, class T>
 __global__ void scatter(wide_t<T> *dst, const T *src, const int32_t *rows, const wide_t<T> *weights, size_t chosen,
                         size_t first, size_t count, size_t cols)
@@ -276,17 +296,23 @@ __global__ void scatter(wide_t<T> *dst, const T *src, const int32_t *rows, const
     size_t column = (blockIdx.y * (size_t)THREADS + threadIdx.x) * N;
     if (column >= cols)
         return;
-    wide_t<T> sum[N], x[N], *to = dst + blockIdx.x * cols + column;
+    wide_t<T> sum[N], x[AHEAD][N], weight[AHEAD], *to = dst + blockIdx.x * cols + column;
+    bool there[AHEAD];
     read(sum, to);
-    for (size_t j = 0; j < chosen; j++) {
-        size_t slot = blockIdx.x * chosen + j, row = (size_t)rows[slot] - first;
-        if (row >= count)
-            continue;
-        wide_t<T> weight = weights ? weights[slot] : wide_t<T>(1);
-        read(x, src + row * cols + column);
+    for (size_t j = 0; j < chosen; j += AHEAD) {
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            sum[i] += weight * x[i];
+        for (int ahead = 0; ahead < AHEAD; ahead++) {
+            size_t slot = blockIdx.x * chosen + j + ahead;
+            size_t row = j + ahead < chosen ? (size_t)rows[slot] - first : count;
+            there[ahead] = row < count;
+            weight[ahead] = there[ahead] && weights ? weights[slot] : wide_t<T>(1);
+            read(x[ahead], src + row * cols + column, there[ahead] ? N : 0);
+        }
+#pragma unroll
+        for (int ahead = 0; ahead < AHEAD; ahead++)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sum[i] = there[ahead] ? sum[i] + weight[ahead] * x[ahead][i] : sum[i];
     }
     write(to, sum);
 }
@@ -318,12 +344,10 @@ void cuda_route_backward(struct device *device, struct routing routing, struct t
 void cuda_permute_slots(struct device *device, struct routing routing, struct tensor rows, struct tensor slots,
                         struct tensor starts, struct tensor choices)
 {
-    int32_t *first = (int32_t *)starts.data;
-    const int32_t *chosen = (const int32_t *)choices.data;
-    launch(count_tokens, dim3(routing.experts), THREADS, 0, device, routing, first, chosen, choices.rows);
-    launch(sum_counts, dim3(1), 32, 0, device, first, routing.experts);
-    launch(place_slots, dim3(routing.experts), THREADS, 0, device, routing, (int32_t *)rows.data,
-           (int32_t *)slots.data, (const int32_t *)first, chosen, choices.rows);
+    size_t threads = 32 * ceil_div(choices.rows, 32);
+    launch(place_slots, dim3(routing.experts), threads < PLACERS ? threads : PLACERS, 0, device, routing,
+           (int32_t *)rows.data, (int32_t *)slots.data, (int32_t *)starts.data, (const int32_t *)choices.data,
+           choices.rows);
 }
 
 void cuda_gather_slots(struct device *device, struct tensor dst, struct tensor src, struct tensor slots,
@@ -332,9 +356,8 @@ void cuda_gather_slots(struct device *device, struct tensor dst, struct tensor s
     with_type(dst.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         with_lanes<LANES<T>>(aligned(LANES<T>, dst.cols, dst, src), [&](auto lanes) {
-            launch(gather<lanes.value, T>, dim3(dst.rows, ceil_div(dst.cols, THREADS * lanes.value)), THREADS, 0,
-                   device, (T *)dst.data, (const T *)src.data, (const int32_t *)slots.data + first, chosen,
-                   dst.cols);
+            launch(gather<lanes.value, T>, dim3(ceil_div(dst.rows, WARPS)), THREADS, 0, device, (T *)dst.data,
+                   (const T *)src.data, (const int32_t *)slots.data + first, chosen, dst.rows, dst.cols);
         });
     });
 }

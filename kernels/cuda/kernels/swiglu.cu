@@ -1,6 +1,6 @@
 // SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as in
 // kernels/device/device.h. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
-// grad_up = grad_y * act(gate), and grad_y becomes y. The same of experts' rows, a block each, where gate and up
+// grad_up = grad_y * act(gate), and grad_y becomes y. The same of experts' rows, a warp each, where gate and up
 // lie side by side.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
@@ -63,34 +63,55 @@ template <int N, class T, class Act> __global__ void backward(T *gate, T *up, T 
     write(grad_y + i, y, count - i);
 }
 
-template <class T, class Act> __global__ void expert_forward(T *y, const T *gate_up, size_t f)
+// Experts' rows, a warp each.
+constexpr int ROWS = THREADS / 32;
+
+template <int N, class T, class Act> __global__ void expert_forward(T *y, const T *gate_up, size_t rows, size_t f)
 {
     using A = wide_t<T>;
-    const T *gate = gate_up + blockIdx.x * 2 * f, *up = gate + f;
-    for (size_t i = threadIdx.x; i < f; i += THREADS) {
-        A g = widen<A>(gate[i]);
-        narrow(y[blockIdx.x * f + i], g / (A(1) + exp(-Act::argument(g))) * widen<A>(up[i]));
+    size_t row = blockIdx.x * (size_t)ROWS + threadIdx.x / 32;
+    if (row >= rows)
+        return;
+    const T *gate = gate_up + row * 2 * f, *up = gate + f;
+    for (size_t i = threadIdx.x % 32 * N; i < f; i += 32 * N) {
+        A g[N], u[N];
+        read(g, gate + i);
+        read(u, up + i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            u[j] *= g[j] / (A(1) + exp(-Act::argument(g[j])));
+        write(y + row * f + i, u);
     }
 }
 
-template <class T, class Act>
+template <int N, class T, class Act>
 __global__ void expert_backward(T *gate_up, T *grads, wide_t<T> *grad_weights, const wide_t<T> *weights,
-                                const int32_t *slots, size_t f)
+                                const int32_t *slots, size_t rows, size_t f)
 {
     using A = wide_t<T>;
-    T *gate = gate_up + blockIdx.x * 2 * f, *up = gate + f, *v = grads + blockIdx.x * f;
-    A weight = weights[slots[blockIdx.x]], dot = 0;
-    for (size_t i = threadIdx.x; i < f; i += THREADS) {
-        A g = widen<A>(gate[i]), u = widen<A>(up[i]), grad = widen<A>(v[i]);
-        A y = gradients<Act>(g, u, weight * grad);
-        dot += grad * y;
-        narrow(gate[i], g);
-        narrow(up[i], u);
-        narrow(v[i], weight * y);
+    size_t row = blockIdx.x * (size_t)ROWS + threadIdx.x / 32;
+    if (row >= rows)
+        return;
+    T *gate = gate_up + row * 2 * f, *up = gate + f, *v = grads + row * f;
+    A weight = weights[slots[row]], dot = 0;
+    for (size_t i = threadIdx.x % 32 * N; i < f; i += 32 * N) {
+        A g[N], u[N], grad[N];
+        read(g, gate + i);
+        read(u, up + i);
+        read(grad, v + i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            A y = gradients<Act>(g[j], u[j], weight * grad[j]);
+            dot += grad[j] * y;
+            grad[j] = weight * y;
+        }
+        write(gate + i, g);
+        write(up + i, u);
+        write(v + i, grad);
     }
-    dot = warps_sum<THREADS / 32>(dot);
-    if (threadIdx.x == 0)
-        grad_weights[slots[blockIdx.x]] = dot;
+    dot = warp_sum(dot);
+    if (threadIdx.x % 32 == 0)
+        grad_weights[slots[row]] = dot;
 }
 
 // body(type_of<T>, N, an activation): N elements to a thread.
@@ -135,10 +156,11 @@ void cuda_swiglu_backward(struct device *device, struct tensor gate, struct tens
 void cuda_expert_act_forward(struct device *device, struct tensor y, struct tensor gate_up,
                              enum activation activation)
 {
-    with_shape(y.dtype, activation, false, [&](auto type, auto, auto act) {
+    bool words = aligned(16 / dtype_bytes(y.dtype), y.cols, y, gate_up);
+    with_shape(y.dtype, activation, words, [&](auto type, auto lanes, auto act) {
         using T = typename decltype(type)::type;
-        launch(expert_forward<T, decltype(act)>, dim3(y.rows), THREADS, 0, device, (T *)y.data,
-               (const T *)gate_up.data, y.cols);
+        launch(expert_forward<lanes.value, T, decltype(act)>, dim3(ceil_div(y.rows, ROWS)), THREADS, 0, device,
+               (T *)y.data, (const T *)gate_up.data, y.rows, y.cols);
     });
 }
 
@@ -146,11 +168,12 @@ void cuda_expert_act_backward(struct device *device, struct tensor gate_up, stru
                               struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
                               enum activation activation)
 {
-    with_shape(grad.dtype, activation, false, [&](auto type, auto, auto act) {
+    bool words = aligned(16 / dtype_bytes(grad.dtype), grad.cols, grad, gate_up);
+    with_shape(grad.dtype, activation, words, [&](auto type, auto lanes, auto act) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
-        launch(expert_backward<T, decltype(act)>, dim3(grad.rows), THREADS, 0, device, (T *)gate_up.data,
-               (T *)grad.data, (A *)grad_weights.data, (const A *)weights.data, (const int32_t *)slots.data + first,
-               grad.cols);
+        launch(expert_backward<lanes.value, T, decltype(act)>, dim3(ceil_div(grad.rows, ROWS)), THREADS, 0, device,
+               (T *)gate_up.data, (T *)grad.data, (A *)grad_weights.data, (const A *)weights.data,
+               (const int32_t *)slots.data + first, grad.rows, grad.cols);
     });
 }
