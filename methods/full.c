@@ -2,6 +2,7 @@
 // The reference. Cost: 3 F + A / 2. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics.
 // Deviation from a framework's autograd: results that are recomputed without a GEMM are not kept, unless keep is
 // `all`.
+#include "kernels/layers/choices.h"
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 
@@ -51,6 +52,7 @@ static void run(struct step *step)
     }
 
     struct tensor grad = x[layers]; // the head and each layer replace their input by its gradient
+    choices_settle(model);
     head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
     head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);

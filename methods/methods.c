@@ -70,15 +70,17 @@ void method_step(const struct method *method, struct model *model, const struct 
     device_timer_start(device);
     step.loss = objective_sums_new(device, batch);
     if (!method->no_gradient)
-        choices_open(model, batch->context * batch->batch);
+        choices_open(model, batch);
     method->run(&step);
+    choices_settle(model);
     unit_settle(model);
-    choices_close(model);
     model->micro_batch++;
     report->host_launch_ms = device_timer_host_launch_ms(device);
     report->ms = device_timer_stop_ms(device);
     range_pop(device);
     report->sums = objective_sums_read(device, batch, step.loss);
+    choices_read_losses(model, batch, &report->sums);
+    choices_close(model);
     tensor_free(device, &step.loss);
 }
 

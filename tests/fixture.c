@@ -299,6 +299,7 @@ struct trainer_options fixture_trainer_options(const struct fixture *f)
     return (struct trainer_options){.lora = f->lora,
                                     .kv_gradient_dtype = sums,
                                     .latent_block = f->latent_block,
+                                    .router_losses = f->router_losses,
                                     .gradient_dtype = sums,
                                     .quantisation = f->quantisation,
                                     .dequantised = f->dequantised,

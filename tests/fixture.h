@@ -15,7 +15,8 @@ struct fixture {
     enum dtype dtype, rounding;        // rounding: the dtype that the random weights are rounded to first
     bool narrow;                       // bf16: gradients are summed in bf16, not in f32
     size_t context, batch_size;
-    size_t latent_block; // of trainer_options
+    size_t latent_block;                // of trainer_options
+    struct router_losses router_losses; // likewise
     size_t document; // tokens of a document, but for a sequence's first, which is shorter; 0: each sequence is one
     size_t group, prompt; // of so many sequences, one after another, the first tokens are the same; 0: they are not
     const int32_t *targets;            // NULL: the next token

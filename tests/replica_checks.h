@@ -32,7 +32,9 @@ static struct measured step_of(struct trainer *trainer, struct batch *batch, con
     device->counters = (struct counters){0};
     method_step(method, model, batch, options, &report);
     assert_int_equal(device->status.code, STATUS_OK);
-    struct measured measured = {device->counters, device->arena.peak_bytes, report.sums.loss};
+    double aux_loss = report.sums.metrics[METRIC_AUX_LOSS], z_loss = report.sums.metrics[METRIC_ROUTER_Z_LOSS];
+    double losses = model->router_losses.aux * aux_loss + model->router_losses.z * z_loss;
+    struct measured measured = {device->counters, device->arena.peak_bytes, report.sums.loss + losses};
     step_report_free(&report);
     options_free(&method->options, options);
     return measured;
@@ -260,6 +262,15 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
         send_sums(&sent, &f->ranks->sequence, f->batch.sequences);
     if (objective_terms(f->batch.objective, f->batch.settings).sequences.mismatched)
         send_sums(&sent, &f->ranks->replicas, 2);
+    const struct router_losses *losses = &model->router_losses;
+    bool by_sequence = losses->form == ROUTER_LOSS_SEQUENCE;
+    size_t totals = 0;
+    for (size_t l = 0; l < model->config.layers && router_losses_any(losses); l++)
+        totals += config_mlp(&model->config, l)->chooses ? router_totals(&model->config.experts.routing) : 0;
+    if (totals > 0 && !by_sequence)
+        send_sums(&sent, &f->ranks->replicas, totals);
+    else if (totals > 0 && f->ranks->sequence.size > 1)
+        send_sums(&sent, &f->ranks->sequence, totals * f->batch.batch);
     size_t g = 256 * dtype_bytes(model->gradient_dtype), e = 256 * dtype_bytes(model->device->ops->dtype);
     size_t codes = f->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
     for (size_t unit = 0; unit < unit_count(model); unit++) {

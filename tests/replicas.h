@@ -18,10 +18,12 @@ struct setting {
     bool tied, qk_norm, lora, documents, masked;
     enum quantisation quantisation; // with lora
     enum dtype dtype;
-    size_t context, sequences;         // 0: 23, and SEQUENCES
-    size_t window;                     // of layers that have one; 0: none has
-    size_t family;                     // one more than its number (fixture_choose_family); 0: Llama's
-    unsigned delta;                    // layers of Gated DeltaNet, as bits
+    size_t context, sequences; // 0: 23, and SEQUENCES
+    size_t window;             // of layers that have one; 0: none has
+    size_t family;             // one more than its number (fixture_choose_family); 0: Llama's
+    unsigned delta;            // layers of Gated DeltaNet, as bits
+    unsigned experts;          // layers with experts, as bits
+    struct router_losses losses;
     const struct objective *objective; // NULL: the default
     const char *settings;
 };
@@ -43,6 +45,9 @@ static struct fixture fixture_of(const struct setting *s)
         f.config.kinds[CONFIG_DELTA].heads = 8;
         f.config.kinds[CONFIG_DELTA].kv_heads = 4; // which 4 ranks can share
     }
+    if (s->experts)
+        fixture_set_experts(&f.config, s->experts, 5, 2);
+    f.router_losses = s->losses;
     f.quantisation = s->quantisation;
     f.dtype = s->dtype;
     f.rounding = s->dtype == DTYPE_BF16 ? DTYPE_BF16 : f.rounding;

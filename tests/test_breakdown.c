@@ -87,6 +87,7 @@ static void ask_for_experts(struct device *d)
     }
     for (size_t i = 0; i < INTEGERS; i++)
         i32[i] = tensor_new(d, i == STARTS ? 3 : 2, 1, DTYPE_I32, CATEGORY_WORKSPACE);
+    struct tensor totals = tensor_new(d, 1, router_totals(&routing), DTYPE_F64, CATEGORY_WORKSPACE);
     const struct expert_rows experts = {i32[STARTS], 2, 0};
     op_route_forward(d, routing, i32[CHOICES], t[WEIGHTS], t[LOGITS], tensor_none(), false);
     op_permute_slots(d, routing, i32[ROWS], i32[SLOTS], i32[STARTS], i32[CHOICES]);
@@ -95,7 +96,10 @@ static void ask_for_experts(struct device *d)
     op_expert_act_forward(d, t[Y], t[X], ACTIVATION_SILU);
     op_scatter_slots(d, t[LOGITS], t[X], i32[ROWS], t[WEIGHTS], 0);
     op_expert_act_backward(d, t[X], t[Y], t[WEIGHTS], t[WEIGHTS], i32[SLOTS], 0, ACTIVATION_SILU);
-    op_route_backward(d, routing, t[LOGITS], i32[CHOICES], t[WEIGHTS]);
+    op_route_count(d, routing, totals, i32[CHOICES], t[LOGITS], true, tensor_none(), t[X]);
+    op_route_backward(d, routing, t[LOGITS], i32[CHOICES], t[WEIGHTS], (struct router_terms){0}, tensor_none(),
+                      tensor_none());
+    tensor_free(d, &totals);
     for (size_t i = 0; i < TENSORS; i++)
         tensor_free(d, &t[i]);
     for (size_t i = 0; i < INTEGERS; i++)

@@ -335,8 +335,11 @@ static void experts(struct held *h)
     struct tensor rows = tensor_reshape(i32(h, 12), 6, 2), slots = i32(h, 12), starts = i32(h, 9), five = i32(h, 5);
     op_route_forward(d, routing, choices, weights, logits, bias, false);
     expect(h, "route_forward", LIST(logits, bias), LIST(choices, weights));
-    op_route_backward(d, routing, logits, choices, weights);
-    expect(h, "route_backward", LIST(logits, choices, weights), LIST(logits));
+    struct tensor totals = of(h, 2, 18, DTYPE_F64), repeats = i32(h, 6), row_sums = f32(h, 6, 2);
+    op_route_count(d, routing, totals, choices, logits, true, repeats, row_sums);
+    expect(h, "route_count", LIST(totals, choices, logits, logits, repeats, row_sums), LIST(totals, row_sums));
+    op_route_backward(d, routing, logits, choices, weights, (struct router_terms){.balance = 1}, totals, repeats);
+    expect(h, "route_backward", LIST(logits, choices, weights, totals, repeats), LIST(logits));
     op_permute_slots(d, routing, rows, slots, starts, choices);
     expect(h, "permute_slots", LIST(choices), LIST(rows, slots, starts));
     struct tensor x = bf16(h, 6, 10), block = bf16(h, 5, 10), sums = f32(h, 6, 10), out = bf16(h, 5, 4);

@@ -88,7 +88,18 @@ struct taken {
     struct counters counters;
     size_t peak_bytes;
     double loss, *gradients;
+    double aux_loss, z_loss;
 };
+
+// Losses of routers by number; 0: none.
+static struct router_losses losses_of(size_t index)
+{
+    static const struct router_losses losses[] = {{.aux = 0},
+                                                  {.aux = 0.7, .z = 0.02},
+                                                  {.aux = 0.5, .form = ROUTER_LOSS_LAYER},
+                                                  {.aux = 0.6, .z = 0.01, .form = ROUTER_LOSS_SEQUENCE}};
+    return losses[index % COUNT(losses)];
+}
 
 static struct taken take_step(struct fixture *f, const struct method *method, void *options)
 {
@@ -97,8 +108,12 @@ static struct taken take_step(struct fixture *f, const struct method *method, vo
     arena_reset_peak(&f->device->arena);
     fixture_take_step(&f->trainer, method, &f->batch, options, 0, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
-    struct taken taken = {f->device->counters, f->device->arena.peak_bytes, report.sums.loss,
-                          f->device->ops->dataless ? NULL : fixture_gradients(f)};
+    struct taken taken = {f->device->counters,
+                          f->device->arena.peak_bytes,
+                          report.sums.loss,
+                          f->device->ops->dataless ? NULL : fixture_gradients(f),
+                          report.sums.metrics[METRIC_AUX_LOSS],
+                          report.sums.metrics[METRIC_ROUTER_Z_LOSS]};
     step_report_free(&report);
     return taken;
 }
@@ -124,12 +139,33 @@ static void check(struct fixture *f, struct fixture *plan, const struct method *
         fail_msg("%s %s, %zu tokens: relative L2 %.2e", method->name, text, f->context, error);
     if (!(fabs(taken.loss - full->loss) <= 1e-13 * full->loss) && strcmp(method->name, "null") != 0)
         fail_msg("%s %s, %zu tokens: loss %.17g, %.17g", method->name, text, f->context, taken.loss, full->loss);
+    if (!method->no_gradient && !(fabs(taken.aux_loss - full->aux_loss) <= 1e-13 * full->aux_loss &&
+                                  fabs(taken.z_loss - full->z_loss) <= 1e-13 * full->z_loss))
+        fail_msg("%s %s, %zu tokens: losses of routers %.17g and %.17g, %.17g and %.17g", method->name, text,
+                 f->context, taken.aux_loss, taken.z_loss, full->aux_loss, full->z_loss);
     if (memcmp(&planned.counters, &taken.counters, sizeof planned.counters) != 0 ||
         planned.peak_bytes != taken.peak_bytes)
         fail_msg("%s %s: peak %zu, planned %zu; %.0f FLOPs, planned %.0f", method->name, text, taken.peak_bytes,
                  planned.peak_bytes, taken.counters.flops, planned.counters.flops);
     free(taken.gradients);
     options_free(&method->options, options);
+}
+
+// With equal logits all p are 1 / E, so that the balancing loss is the number of choices, each counted once: k a
+// token, or 1 in each layer.
+static void check_counts(const struct fixture *f, enum router router, const struct taken *taken)
+{
+    const struct routing *r = &f->config.experts.routing;
+    size_t layers = 0;
+    for (size_t l = 0; l < f->config.layers; l++)
+        layers += config_mlp(&f->config, l)->chooses;
+    bool of_all = f->router_losses.form == ROUTER_LOSS_GLOBAL;
+    double expected = of_all ? (double)r->chosen : (double)layers, logsumexp = log((double)r->experts);
+    if (router != EQUAL || f->router_losses.aux == 0)
+        return;
+    assert_true(fabs(taken->aux_loss - expected) <= 1e-13 * expected);
+    expected = (double)layers * logsumexp * logsumexp;
+    assert_true(fabs(taken->z_loss - expected) <= 1e-13 * expected);
 }
 
 // Texts from `first` on, each `step`-th.
@@ -139,6 +175,7 @@ static void check_all(struct fixture *f, struct fixture *plan, enum router route
     open_with(f, router);
     open_with(plan, router);
     struct taken full = take(f, "full", "");
+    check_counts(f, router, &full);
     for (const struct method *const *m = methods; *m; m++)
         for (size_t i = first; i < count; i += step)
             check(f, plan, *m, texts[i], &full);
@@ -164,10 +201,149 @@ static void every_method_is_exact(void **state)
         f.targets = f.context == 1 ? targets : NULL;
         if (i % 3 == 1 && f.context > 1)
             f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_O};
+        f.router_losses = losses_of(i);
+        f.objective = i == 6 ? objective_find("dpo") : NULL; // of a pair
         struct fixture plan = f;
         plan.device_name = "plan-cpu";
         check_all(&f, &plan, (enum router)(i / FAMILIES), texts, COUNT(texts), i / FAMILIES, ROUTERS);
     }
+}
+
+// The sum over draws of their gradients, each as probable as it is.
+struct expectation {
+    struct fixture *f;
+    double *sum;
+};
+
+static bool add_draw(void *visitor, const void *options, double probability)
+{
+    struct expectation *expectation = visitor;
+    struct taken taken = take_step(expectation->f, method_find("spaco"), (void *)(uintptr_t)options);
+    for (size_t i = 0; i < expectation->f->gradient_count; i++)
+        expectation->sum[i] += probability * taken.gradients[i];
+    free(taken.gradients);
+    return true;
+}
+
+static void sampled_chunks_have_the_losses_in_the_mean(void **state)
+{
+    (void)state;
+    const struct method *spaco = method_find("spaco");
+    for (size_t i = 1; i < 4; i++) {
+        struct fixture f = fixture_of(0, 23, "cpu");
+        struct status status = {0};
+        f.router_losses = losses_of(i);
+        f.router_losses.aux *= 100; // as large as the rest
+        open_with(&f, ANY);
+        struct taken full = take(&f, "full", "");
+        struct expectation expectation = {&f, zeros(f.gradient_count)};
+        void *options = fixture_options(spaco, "chunk=8 budget=2 sampler=bernoulli loss=all");
+        assert_true(spaco->each_draw(options, f.context, 100, add_draw, &expectation, &status));
+        double error = relative_l2(expectation.sum, full.gradients, f.gradient_count);
+        if (!(error <= 1e-13))
+            fail_msg("losses %zu: relative bias %.2e", i, error);
+        options_free(&spaco->options, options);
+        free(expectation.sum);
+        free(full.gradients);
+        fixture_close(&f);
+    }
+}
+
+// A chunk's own counts are off, and the more so the smaller it is; all tokens' in one chunk are the step's.
+static void counts_of_cells_are_off(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"chunk=23", "chunk=12", "chunk=3"};
+    struct fixture f = fixture_of(0, 23, "cpu");
+    double errors[COUNT(texts)];
+    f.router_losses = losses_of(2);
+    f.router_losses.aux *= 100;
+    open_with(&f, ANY);
+    struct taken full = take(&f, "full", "");
+    f.model.router_losses.counts = ROUTER_COUNTS_CELL;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        struct taken seco = take(&f, "seco", texts[i]), streambp = take(&f, "streambp", texts[i]);
+        errors[i] = relative_l2(seco.gradients, full.gradients, f.gradient_count);
+        assert_true(relative_l2(streambp.gradients, seco.gradients, f.gradient_count) <= 1e-12);
+        assert_true(fabs(seco.aux_loss - full.aux_loss) <= 1e-13 * full.aux_loss);
+        free(streambp.gradients);
+        free(seco.gradients);
+    }
+    assert_true(errors[0] <= 1e-13 && errors[1] > 1e-3 && errors[2] > errors[1]);
+    free(full.gradients);
+    fixture_close(&f);
+}
+
+// Sequences in micro-batches have the losses of one batch where f is of a sequence; and otherwise the sum of
+// theirs.
+static void micro_batches_add_up(void **state)
+{
+    (void)state;
+    for (size_t i = 1; i < 4; i++) {
+        struct fixture f = fixture_of(0, 23, "cpu");
+        f.batch_size = 4;
+        f.router_losses = losses_of(i);
+        open_with(&f, ANY);
+        struct taken whole = take(&f, "full", "");
+        const struct method *seco = method_find("seco");
+        void *options = fixture_options(seco, "chunk=5");
+        struct step_report report = {0};
+        struct objective_sums sums = {0};
+        trainer_zero(&f.trainer);
+        for (size_t b = 0; b < 4; b++) {
+            struct batch part;
+            fixture_open_batch(&f, f.device, &part, (struct row_range){b, 1});
+            part.normaliser = f.batch.normaliser;
+            method_step(seco, &f.model, &part, options, &report);
+            objective_sums_add(&sums, OBJECTIVE_SUMS, &report.sums, 1);
+            batch_close(&part, f.device);
+        }
+        double *found = fixture_gradients(&f), error = relative_l2(found, whole.gradients, f.gradient_count);
+        bool same = f.router_losses.form == ROUTER_LOSS_SEQUENCE;
+        double aux_error = fabs(sums.metrics[METRIC_AUX_LOSS] - whole.aux_loss) / whole.aux_loss;
+        assert_true(same ? error <= 1e-13 && aux_error <= 1e-13
+                         : error > 1e-6 && sums.metrics[METRIC_AUX_LOSS] > whole.aux_loss);
+        assert_true(fabs(sums.metrics[METRIC_ROUTER_Z_LOSS] - whole.z_loss) <= 1e-13 * whole.z_loss);
+        step_report_free(&report);
+        options_free(&seco->options, options);
+        free(found);
+        free(whole.gradients);
+        fixture_close(&f);
+    }
+}
+
+// Biases go up by the step where an expert has fewer tokens than the mean, and down where it has more.
+static void an_update_moves_biases(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_of(3, 23, "cpu");
+    f.router_losses.bias_update = 0.125;
+    fixture_set_optimizer(&f, optimizer_find("sgd"), "%s", "");
+    open_with(&f, EQUAL);
+    struct parameter *bias = model_parameter(&f.model, "model.layers.1.mlp.gate.e_score_correction_bias");
+    size_t experts = f.config.experts.routing.experts, chosen[8] = {0};
+    assert_non_null(bias);
+    double *before = numbers_of(f.device, bias->value);
+    // All tokens take the experts of the greatest biases in the two groups with the greatest sums.
+    struct step_report report = {0};
+    void *options = fixture_options(method_find("seco"), "chunk=5");
+    fixture_take_step(&f.trainer, method_find("seco"), &f.batch, options, 1, &report);
+    double *after = numbers_of(f.device, bias->value);
+    size_t moved_down = 0;
+    for (size_t e = 0; e < experts; e++) {
+        chosen[e] = after[e] < before[e];
+        moved_down += chosen[e];
+        assert_true(after[e] == before[e] + (chosen[e] ? -0.125 : 0.125));
+        for (size_t other = 0; other < experts; other++)
+            assert_true(e / 2 != other / 2 ||
+                        !(after[e] < before[e] && after[other] > before[other] && before[e] < before[other]));
+    }
+    assert_int_equal(moved_down, f.config.experts.routing.chosen);
+    free(after);
+    free(before);
+    options_free(&method_find("seco")->options, options);
+    step_report_free(&report);
+    fixture_close(&f);
 }
 
 // Chunks of more permuted rows than a block has.
@@ -196,6 +372,7 @@ static void gradients_are_those_of_the_loss(void **state)
     (void)state;
     for (size_t i = 0; i < FAMILIES; i++) {
         struct fixture f = fixture_of(i, 9, "cpu");
+        f.router_losses = losses_of(i % 2 ? i : 0);
         open_with(&f, ANY);
         struct taken full = take(&f, "full", "");
         struct random random = random_named(11, "direction");
@@ -212,8 +389,8 @@ static void gradients_are_those_of_the_loss(void **state)
             for (int side = 0; side < 2; side++) {
                 for (size_t j = 0; j < count; j++)
                     values[j] += (side ? -2 : 1) * step * random_normal(&random, at + j);
-                struct taken taken = take(&f, "forward", "");
-                losses[side] = taken.loss;
+                struct taken taken = take(&f, f.router_losses.aux > 0 ? "full" : "forward", "");
+                losses[side] = taken.loss + f.router_losses.aux * taken.aux_loss + f.router_losses.z * taken.z_loss;
                 free(taken.gradients);
             }
             for (size_t j = 0; j < count; j++)
@@ -336,6 +513,10 @@ static void rebuilds_take_what_the_first_pass_chose(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_method_is_exact),
+                                       cmocka_unit_test(sampled_chunks_have_the_losses_in_the_mean),
+                                       cmocka_unit_test(counts_of_cells_are_off),
+                                       cmocka_unit_test(micro_batches_add_up),
+                                       cmocka_unit_test(an_update_moves_biases),
                                        cmocka_unit_test(blocks_of_rows_cut_experts),
                                        cmocka_unit_test(gradients_are_those_of_the_loss),
                                        cmocka_unit_test(flops_are_of_the_chosen_experts),

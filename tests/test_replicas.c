@@ -34,6 +34,10 @@ static void gradients_are_those_of_one_rank(void **state)
         {.options = "chunk=4 segments=2 budget=2", .tied = true, .documents = true},
         {.options = "chunk=7 budget=2", .dtype = DTYPE_F32, .tied = true},
         {.options = "chunk=7 budget=2", .dtype = DTYPE_BF16},
+        {.options = "chunk=7 budget=3 loss=all", .experts = 6, .losses = {.aux = 0.7, .z = 0.02}},
+        {.options = "chunk=5 budget=2 loss=all",
+         .experts = 7,
+         .losses = {.aux = 0.5, .form = ROUTER_LOSS_SEQUENCE}},
         {.options = "chunk=9 budget=2", .lora = true, .documents = true, .masked = true, .qk_norm = true},
         {.options = "chunk=2 budget=1", .lora = true, .masked = true, .tied = true, .context = 3, .sequences = 5},
     };
@@ -59,6 +63,9 @@ static void products_are_those_of_one_rank(void **state)
         {.options = "chunk=4 budget=2"},
         {.options = "chunk=7 budget=3", .tied = true, .masked = true},
         {.options = "chunk=5 budget=2", .lora = true, .documents = true},
+        {.options = "chunk=5 budget=2 loss=all",
+         .experts = 7,
+         .losses = {.aux = 0.6, .z = 0.01, .form = ROUTER_LOSS_LAYER}},
     };
     for (size_t m = 0; world.comm.size == 4 && methods[m]; m++) {
         bool both = takes_replicas(methods[m]) && methods[m]->parallel & PARALLEL_STAGE;
@@ -119,6 +126,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=4 attention=kept segments=2", .sequences = 2, .family = KIMI, .delta = 2},
         {.options = "chunk=2", .sequences = 1, .family = DEEPSEEK, .context = 3, .lora = true},
         {.options = "chunk=7", .sequences = 2, .family = KIMI, .dtype = DTYPE_BF16},
+        {.options = "chunk=5", .sequences = 2, .experts = 7, .losses = {.aux = 0.7, .z = 0.02}},
+        {.options = "chunk=6", .sequences = 3, .experts = 3, .losses = {.aux = 0.5, .form = ROUTER_LOSS_SEQUENCE}},
     };
     size_t possible = 0, P = world.comm.size;
     for (size_t m = 0; methods[m]; m++) {

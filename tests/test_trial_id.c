@@ -48,27 +48,29 @@ static void ids_stay_what_they_were(void **state)
         trial_free(&trial);
     }
     struct trial trial = trial_of(MINIMAL);
-    char *canonical =
-        quoted("{'attention_queries':2048,'batch':1,'context':64,'data':'random','deterministic':false,'device':'"
-               "cpu','documents':null,'"
-               "dtype':'f32',"
-               "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'interconnect':null,'kv_"
-               "gradient_dtype':'f32','"
-               "labels':null,'latent_block':4096,"
-               "'limits':{'host_memory':null,'memory':null},'lora':null,"
-               "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
-               "'max_seconds':60.0,'"
-               "pair_sums':false,"
-               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full','"
-               "offload':[]},"
-               "'model':'tiny','objective':'token-mean','optimizer':null,'pad_gradient':false,'parallel':{'data':1,"
-               "'exchange':'gather','"
-               "node':1,'overlap':false,'sequence':1,'stage':"
-               "1,'sum':'ordered','zero':0},"
-               "'profile':null,'prompt':0,'"
-               "reference':null,"
-               "'seed':1,'tf32':false,'train':null,'unfused':false,'weights':null,'whole_attention':false,'whole_"
-               "keys':false}");
+    char *canonical = quoted(
+        "{'attention_queries':2048,'batch':1,'context':64,'data':'random','deterministic':false,'device':'"
+        "cpu','documents':null,'"
+        "dtype':'f32',"
+        "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'interconnect':null,'kv_"
+        "gradient_dtype':'f32','"
+        "labels':null,'latent_block':4096,"
+        "'limits':{'host_memory':null,'memory':null},'lora':null,"
+        "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
+        "'max_seconds':60.0,'"
+        "pair_sums':false,"
+        "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full','"
+        "offload':[]},"
+        "'model':'tiny','objective':'token-mean','optimizer':null,'pad_gradient':false,'parallel':{'data':1,"
+        "'exchange':'gather','"
+        "node':1,'overlap':false,'sequence':1,'stage':"
+        "1,'sum':'ordered','zero':0},"
+        "'profile':null,'prompt':0,'"
+        "reference':null,"
+        "'router_aux_counts':'step','router_aux_form':'global','router_aux_loss':null,'router_bias_update':0.0,"
+        "'router_z_loss':0.0,"
+        "'seed':1,'tf32':false,'train':null,'unfused':false,'weights':null,'whole_attention':false,'whole_"
+        "keys':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);

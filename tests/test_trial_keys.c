@@ -55,10 +55,13 @@ static bool trains(const char *parent)
 // Keys that a trial must have with this key.
 static const char *beside(const char *parent, const char *key)
 {
-    return trains(parent)                        ? "'data': {'text': 'a'}, 'optimizer': {'name': 'adamw'}, "
-           : strcmp(key, "group") == 0           ? "'batch': 2, 'prompt': 2, "
-           : strcmp(key, "gemm_algorithms") == 0 ? "'device': 'cuda', "
-                                                 : "";
+    return trains(parent)                           ? "'data': {'text': 'a'}, 'optimizer': {'name': 'adamw'}, "
+           : strcmp(key, "group") == 0              ? "'batch': 2, 'prompt': 2, "
+           : strcmp(key, "gemm_algorithms") == 0    ? "'device': 'cuda', "
+           : strcmp(key, "router_aux_form") == 0    ? "'router_aux_loss': 1, "
+           : strcmp(key, "router_aux_counts") == 0  ? "'router_aux_loss': 1, 'router_aux_form': 'layer', "
+           : strcmp(key, "router_bias_update") == 0 ? "'optimizer': 'sgd', "
+                                                    : "";
 }
 
 // Schedule wsd's, but for decay_steps, which it needs.
@@ -91,13 +94,15 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     char *text;
     struct trial *trial = calloc(1, sizeof *trial);
     assert_non_null(trial);
-    assert_true(asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
-                         strcmp(key, "latent_block") == 0 ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
-                                                            "'value_dim': 32, 'kv_rank': 32}"
-                                                          : "'tiny'",
-                         beside(parent, key), parent ? parent : key, parent ? "': {" : "",
-                         within(parent, key, value), parent ? "'" : "", parent ? key : "", value,
-                         parent ? "}" : "") > 0);
+    assert_true(
+        asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
+                 strcmp(key, "latent_block") == 0  ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
+                                                     "'value_dim': 32, 'kv_rank': 32}"
+                 : strncmp(key, "router_", 7) == 0 ? "{'preset': 'tiny', 'experts': 4, 'experts_per_token': 2, "
+                                                     "'expert_width': 16, 'correction_bias': true}"
+                                                   : "'tiny'",
+                 beside(parent, key), parent ? parent : key, parent ? "': {" : "", within(parent, key, value),
+                 parent ? "'" : "", parent ? key : "", value, parent ? "}" : "") > 0);
     char *json = quoted(text);
     bool decoded = trial_decode(trial, json, "c", status);
     free(json);
@@ -128,8 +133,11 @@ static void expect_taken(const char *parent, const char *key, const char *value,
                           : trains(parent)                      ? trial_with(parent, "weights", "'device'", &status)
                           : strcmp(key, "gemm_algorithms") == 0 ? trial_with(parent, key, "null", &status)
                           : strcmp(key, "latent_block") == 0    ? trial_with(parent, key, "4096", &status)
-                          : *beside(parent, key)                ? trial_with(parent, key, "1", &status)
-                                                                : trial_with(NULL, "seed", "1", &status);
+                          : strcmp(key, "router_aux_form") == 0 ? trial_with(parent, key, "'global'", &status)
+                          : strcmp(key, "router_aux_counts") == 0 ? trial_with(parent, key, "'step'", &status)
+                          : strncmp(key, "router_", 7) == 0       ? trial_with(parent, key, "0", &status)
+                          : *beside(parent, key)                  ? trial_with(parent, key, "1", &status)
+                                                                  : trial_with(NULL, "seed", "1", &status);
     struct trial *trial = trial_with(parent, key, value, &status);
     if (!trial)
         fail_msg("%s: %s: %s", key, value, status.message);

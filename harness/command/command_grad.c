@@ -91,6 +91,9 @@ static void print_report(const struct trial *trial, const struct step_report *re
     json_t *object = json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", number_json(report->sums.loss), "method",
                                trial->method->name, "drawn_chunks", chunks, "peak_bytes", (json_int_t)peak_bytes,
                                "out", record_text(out));
+    for (int m = METRIC_AUX_LOSS; m <= METRIC_ROUTER_Z_LOSS; m++)
+        if (trial_has_metric(trial, (enum objective_metric)m, false))
+            json_object_set_new(object, objective_metrics[m].name, number_json(report->sums.metrics[m]));
     if (trial->chosen)
         json_object_set_new(object, "chosen", trial_chosen(trial));
     command_print(object, 0);
@@ -115,19 +118,21 @@ static bool write_all(const struct trial *trial, const struct setup *setup, cons
     return done;
 }
 
-// Collects the ranks' loss and maximum peak memory.
-static void gather(const struct world *world, double *loss, size_t *peak_bytes)
+// Collects the ranks' sums and maximum peak memory.
+static void gather(const struct world *world, struct objective_sums *sums, size_t *peak_bytes)
 {
-    double *losses = calloc(world->comm.size, sizeof *losses);
+    struct objective_sums *all = calloc(world->comm.size, sizeof *all);
     size_t *peaks = calloc(world->comm.size, sizeof *peaks);
-    world->ops->gather(world, losses, loss, sizeof *loss);
+    world->ops->gather(world, all, sums, sizeof *sums);
     world->ops->gather(world, peaks, peak_bytes, sizeof *peak_bytes);
     for (size_t r = 1; r < world->comm.size; r++) {
-        *loss = r == 1 ? losses[0] + losses[1] : *loss + losses[r];
+        if (r == 1)
+            *sums = all[0];
+        objective_sums_add(sums, OBJECTIVE_SUMS, &all[r], 1);
         *peak_bytes = peaks[r] > *peak_bytes ? peaks[r] : *peak_bytes;
     }
     free(peaks);
-    free(losses);
+    free(all);
 }
 
 static bool compute(const struct trial *trial, const struct world *world, void *context, struct status *status)
@@ -148,7 +153,7 @@ static bool compute(const struct trial *trial, const struct world *world, void *
     }
     if (done) {
         size_t peak_bytes = setup.device->arena.peak_bytes;
-        gather(world, &report.sums.loss, &peak_bytes);
+        gather(world, &report.sums, &peak_bytes);
         if (world->comm.rank == 0)
             print_report(trial, &report, peak_bytes, out);
         if (world->comm.rank == 0 && !isfinite(report.sums.loss))

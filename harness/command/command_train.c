@@ -181,7 +181,7 @@ static void add_metrics(json_t *line, const struct trial *trial, const char *pre
     for (int m = 0; m < OBJECTIVE_METRICS; m++) {
         char key[64];
         snprintf(key, sizeof key, "%s%s", prefix, objective_metrics[m].name);
-        if (objective_has_metric(trial->objective, trial->objective_options, (enum objective_metric)m))
+        if (trial_has_metric(trial, (enum objective_metric)m, *prefix))
             json_object_set_new(line, key, number_json(metrics[m]));
     }
 }

@@ -391,11 +391,53 @@ static const struct figure gradient_error = {
     .tabulate = tabulate_gradient_error,
 };
 
+static const char *const along_counts[] = {"router_aux_counts", NULL};
+
+static bool has_router_loss(const struct record *record)
+{
+    return is_ok(record) && isfinite(record->gradient.relative_l2) && isfinite(record->aux_loss);
+}
+
+static bool tabulate_router_losses(const struct record *const *records, size_t count, struct figure_table *table)
+{
+    static const char *const omit[] = {"chunk", NULL};
+    struct series_table all;
+    wanted_series(&all, records, count, has_router_loss, omit, true);
+    figure_table_columns(table, "chunk\trelative_l2\tworst_relative_l2\taux_loss");
+    bool enough = false;
+    for (size_t s = 0; s < all.count; s++) {
+        struct series *series = &all.series[s];
+        sort_series(series, chunk_of);
+        enough |= distinct(series, chunk_of, any) >= 2;
+        for (size_t i = 0; i < series->record_count; i++) {
+            const struct record *record = series->records[i];
+            row_start(table, &all, series);
+            FIGURE_NUMBERS(table, chunk_of(record), record->gradient.relative_l2,
+                           record->gradient.worst_relative_l2, record->aux_loss);
+        }
+    }
+    series_free(&all);
+    return enough;
+}
+
+static const struct figure router_losses = {
+    .name = "router-losses",
+    .along = "chunk",
+    .logarithmic = true,
+    .panels = "all,worst",
+    .part = "gradient",
+    .needs = "two chunk sizes or more of a method at one context, with \"router_aux_loss\" and a gradient check",
+    .one_context = true,
+    .within = along_counts,
+    .tabulate = tabulate_router_losses,
+};
+
 const struct figure *const figures[] = {&memory,
                                         &step_time,
                                         &chunk,
                                         &sparsity,
                                         &gradient_error,
+                                        &router_losses,
                                         &figure_accumulators,
                                         &figure_prompt,
                                         &figure_interconnect,

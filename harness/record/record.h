@@ -193,7 +193,7 @@ struct record {
     struct record_trial trial;
     const json_t *chosen, *shares;
     uint64_t data_hash, model_hash;
-    double loss;
+    double loss, aux_loss, router_z_loss;
     struct number_list drawn_chunks, samples_ms, cpu_ms, sample_chunks, slowdown;
     double median_ms, mean_ms, mean_error_ms, host_launch_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;

@@ -132,6 +132,9 @@ FIELDS curve_fields[] = {
     METRIC(METRIC_KL, "kl", FIELD_NUMBER, "mean divergence of tokens from the reference, k3"),
     METRIC(METRIC_ENTROPY, "entropy", FIELD_SIZE, "mean entropy of tokens' distributions over the vocabulary"),
     METRIC(METRIC_Z_LOSS, "z_loss", FIELD_SIZE, "mean of the squares of tokens' logsumexp"),
+    METRIC(METRIC_AUX_LOSS, "aux_loss", FIELD_SIZE, "balancing loss of the routers, without its coefficient"),
+    METRIC(METRIC_ROUTER_Z_LOSS, "router_z_loss", FIELD_SIZE,
+           "mean of the squares of routers' logsumexp, summed over layers"),
     {0}};
 
 FIELDS ranks_fields[] = {
@@ -278,6 +281,12 @@ const struct record_field record_fields[] = {
      .null = "no folder is read"},
     {FIELD(record, loss), .type = FIELD_NUMBER, .compared = COMPARED_LOSS, .unit = "nats",
      .meaning = "loss of the first step", .null = "planned"},
+    {FIELD(record, aux_loss), .type = FIELD_SIZE, .none = NONE_LEFT_OUT,
+     .meaning = "balancing loss of the first step's routers, without its coefficient, which `loss` has not",
+     .null = "planned, or no router_aux_loss"},
+    {FIELD(record, router_z_loss), .type = FIELD_SIZE, .none = NONE_LEFT_OUT,
+     .meaning = "mean of the squares of routers' logsumexp in the first step, summed over layers, likewise",
+     .null = "planned, or no router_z_loss"},
     {FIELD(record, drawn_chunks), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning = "drawn chunks of draw 0", .null = "a method that draws none"},
     {FIELD(record, samples_ms), .type = FIELD_POSITIVE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_EMPTY,

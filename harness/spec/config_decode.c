@@ -22,7 +22,7 @@ static const struct key {
     {"heads", COUNT, offsetof(struct config, kinds[0].heads), .required = true},
     {"kv_heads", COUNT, offsetof(struct config, kinds[0].kv_heads), .required = false},
     {"head_dim", COUNT, offsetof(struct config, kinds[0].head_dim), .required = false},
-    {"ffn", COUNT, offsetof(struct config, ffn), .required = true},
+    {"ffn", COUNT, offsetof(struct config, ffn), .required = true, .rare = true},
     {"vocab", COUNT, offsetof(struct config, vocab), .required = true},
     {"rope_theta", NUMBER, offsetof(struct config, kinds[0].rope_theta), .required = false},
     {"norm_epsilon", NUMBER, offsetof(struct config, norm_epsilon), .required = false},

@@ -10,6 +10,19 @@ bool trial_plans_on(const char *device)
     return !strncmp(device, "plan", 4);
 }
 
+bool trial_is_exact(const struct trial *trial)
+{
+    return trial->method->exact && trial->router_losses.counts == ROUTER_COUNTS_STEP;
+}
+
+bool trial_has_metric(const struct trial *trial, enum objective_metric metric, bool of_evaluation)
+{
+    if (metric == METRIC_AUX_LOSS || metric == METRIC_ROUTER_Z_LOSS)
+        return !of_evaluation &&
+               (metric == METRIC_AUX_LOSS ? trial->router_losses.aux : trial->router_losses.z) > 0;
+    return objective_has_metric(trial->objective, trial->objective_options, metric);
+}
+
 bool trial_is_of_card(const struct trial *trial)
 {
     return device_is_of_card(trial->device);

@@ -113,16 +113,17 @@ struct trial {
     void *objective_options; // the objective's own struct
     struct reference_source reference;
     struct lora lora;
-    char *adapter_folder;              // of the initial factors; NULL: random ones
-    enum quantisation quantisation;    // of the layers' projections, which are then frozen
-    bool deterministic;                // equal bits in every run, at any cost
-    bool tf32;                         // f32 GEMM may round its factors to TF32
-    bool whole_attention;              // attention's backward may run at once instead of in blocks
-    size_t attention_queries;          // maximum per block of attention's backward
-    size_t latent_block;               // maximum of keys that latent attention projects at once
-    bool whole_keys;                   // attention's forward runs over all keys at once instead of in ranges
-    bool unfused;                      // keeps memory passes that fused kernels avoid
-    char *gemm_algorithms;             // a file of a card's fastest ones; NULL: the library's first choice
+    char *adapter_folder;           // of the initial factors; NULL: random ones
+    enum quantisation quantisation; // of the layers' projections, which are then frozen
+    bool deterministic;             // equal bits in every run, at any cost
+    bool tf32;                      // f32 GEMM may round its factors to TF32
+    bool whole_attention;           // attention's backward may run at once instead of in blocks
+    size_t attention_queries;       // maximum per block of attention's backward
+    size_t latent_block;            // maximum of keys that latent attention projects at once
+    bool whole_keys;                // attention's forward runs over all keys at once instead of in ranges
+    bool unfused;                   // keeps memory passes that fused kernels avoid
+    char *gemm_algorithms;          // a file of a card's fastest ones; NULL: the library's first choice
+    struct router_losses router_losses;
     bool pad_gradient;                 // the embedding's padding row has a gradient: config.padded is false
     const struct optimizer *optimizer; // NULL: none
     void *optimizer_options;           // the optimizer's own struct
@@ -140,6 +141,10 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
 void trial_free(struct trial *trial);
 // The same for a user's request: on a card, absent keys have the card's defaults, which the trial then holds.
 bool trial_decode_asked(struct trial *trial, const char *json, const char *origin, struct status *status);
+// Tells whether the method computes the gradient of the loss exactly: with router_aux_counts "cell" none does.
+bool trial_is_exact(const struct trial *trial);
+// Tells whether steps report the metric; evaluations leave out those of routers.
+bool trial_has_metric(const struct trial *trial, enum objective_metric metric, bool of_evaluation);
 // Tells whether the device is a card or a plan of one.
 bool trial_is_of_card(const struct trial *trial);
 // Tokens of a row: for a group, those of all its sequences. For a batch file's groups an upper bound, unless

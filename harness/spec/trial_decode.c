@@ -325,6 +325,58 @@ static bool check_latent(const struct trial *trial, const struct trial_fields *f
                            "\"bf16\" or \"f32\"");
 }
 
+// Checks the losses of routers.
+static bool check_router(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    const struct router_losses *losses = &trial->router_losses;
+    const struct experts *experts = &trial->config.experts;
+    struct status why = {0};
+    bool any = router_losses_any(losses);
+    static const char *const keys[] = {"router_aux_loss", "router_z_loss", "router_bias_update"};
+    const double values[] = {losses->aux, losses->z, losses->bias_update};
+    for (size_t i = 0; i < 3; i++) {
+        if (values[i] > 0 && experts->routing.experts == 0)
+            return json_field_fail(trial_field(fields, keys[i]), status,
+                                   "requires layers with experts, which the model has not; leave it out");
+    }
+    if (losses->aux == 0 && (losses->form || losses->counts))
+        return json_field_fail(trial_field(fields, losses->form ? "router_aux_form" : "router_aux_counts"), status,
+                               "requires \"router_aux_loss\" above 0; give it, or leave this out");
+    if (losses->counts == ROUTER_COUNTS_CELL && losses->form == ROUTER_LOSS_GLOBAL)
+        return json_field_fail(
+            trial_field(fields, "router_aux_counts"), status,
+            "\"cell\" counts a layer's tokens; give \"router_aux_form\" \"layer\" or \"sequence\"");
+    if (losses->aux > 0 && losses->form == ROUTER_LOSS_GLOBAL && trial->parallel.stage > 1)
+        return json_field_fail(
+            trial_field(fields, "router_aux_form"), status,
+            "\"global\" counts all layers, of which a rank of \"stage\" has some; give \"layer\" or "
+            "\"sequence\"");
+    if (losses->aux > 0 && losses->form == ROUTER_LOSS_SEQUENCE && trial->group > 1)
+        return json_field_fail(
+            trial_field(fields, "router_aux_form"), status,
+            "\"sequence\" counts sequences apart, which share a prompt by \"group\"; give \"global\" or "
+            "\"layer\"");
+    if (any && trial->method->check_sums && !trial->method->check_sums(trial->options, &why))
+        return json_field_fail(
+            fields->method.given.entry, status,
+            "losses of routers count all tokens, and those of the sampled chunks would be biased; "
+            "use loss \"all\", or set router_aux_loss and router_z_loss to 0");
+    if (losses->bias_update > 0 && (trial->dtype == DTYPE_BF16 || trial->parallel.zero == ZERO_WEIGHTS))
+        return json_field_fail(trial_field(fields, "router_bias_update"), status, "%s",
+                               trial->dtype == DTYPE_BF16
+                                   ? "moves biases by steps that bf16 rounds away; give \"dtype\" f32"
+                                   : "moves biases that each rank has; give \"zero\" 2 or less");
+    if (losses->bias_update > 0 && (!experts->correction_bias || !trial->optimizer || trial->lora.rank))
+        return json_field_fail(
+            trial_field(fields, "router_bias_update"), status, "%s",
+            !experts->correction_bias ? "requires correction biases, which the model's routers have not; "
+                                        "leave it out"
+            : trial->lora.rank        ? "moves weights, and an adapter's folder has none of them; leave "
+                                        "it or \"lora\" out"
+                                      : "moves biases after an update; give \"optimizer\", or leave it out");
+    return true;
+}
+
 static bool check_together(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     if (trial->train.steps && !check_train(trial, fields, status))
@@ -344,7 +396,7 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
             trial_field(fields, "kv_gradient_dtype"), status,
             "\"" BF16_STOCHASTIC
             "\" needs \"sequence\" 1: the sum over ranks rounds to nearest; give \"bf16\" or \"f32\"");
-    if (!check_latent(trial, fields, status))
+    if (!check_latent(trial, fields, status) || !check_router(trial, fields, status))
         return false;
     struct status why = {0};
     if (trial->interconnect && !interconnect_reach(trial->interconnect, trial_ranks(trial), &why))

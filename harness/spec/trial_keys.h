@@ -61,7 +61,7 @@ struct trial_key {
     const struct trial_key *members; // KEY_OBJECT: ending in a NULL name
 };
 
-#define TRIAL_KEYS_MAX 40
+#define TRIAL_KEYS_MAX 48
 // Ordered so that each key can be checked against earlier ones; ending in a NULL name.
 extern const struct trial_key trial_keys[];
 size_t trial_key_count(void);

@@ -246,6 +246,15 @@ json_t *decode_objective(struct trial *trial, struct json_field field, struct st
     return canonical;
 }
 
+json_t *decode_router_aux_loss(struct trial *trial, struct json_field field, struct status *status)
+{
+    double *aux = &trial->router_losses.aux;
+    *aux = trial->config.experts.aux_loss;
+    if (json_field_given(field) && !json_field_number(field, 0, 1e6, aux, status))
+        return NULL;
+    return *aux != trial->config.experts.aux_loss ? json_real(*aux) : json_null();
+}
+
 static const char *const reference_names[] = {
     [REFERENCE_FILE] = "file", [REFERENCE_RANDOM] = "random", [REFERENCE_ADAPTER_OFF] = "adapter-off"};
 

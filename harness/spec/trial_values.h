@@ -31,6 +31,7 @@ json_t *decode_profile(struct trial *trial, struct json_field field, struct stat
 json_t *decode_interconnect(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_data(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_documents(struct trial *trial, struct json_field field, struct status *status);
+json_t *decode_router_aux_loss(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_reference(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_lora(struct trial *trial, struct json_field field, struct status *status);

@@ -70,6 +70,7 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
                                               .kv_gradient_dtype = options->kv_gradient_dtype,
                                               .kv_gradient_stochastic = options->kv_gradient_stochastic,
                                               .latent_block = options->latent_block,
+                                              .router_losses = trial->router_losses,
                                               .seed = trial->seed,
                                               .gradient_dtype = options->gradient_dtype,
                                               .optimizer = options->optimizer,

@@ -16,7 +16,7 @@ void step_batch_set_objective(struct batch *batch, struct device *device, const 
                               const struct batch_data *data)
 {
     static const double drawn; // stands for the noise on a device without data
-    bool draws = device->ops->dataless && step_data_noise(trial) & BATCH_OLD;
+    bool dataless = device->ops->dataless, draws = dataless && step_data_noise(trial) & BATCH_OLD;
     batch_set_objective(batch, device, trial->objective, trial->objective_options,
                         &(struct batch_values){.weights = data->weights,
                                                .old_logprobs = draws ? &drawn : data->old_logprobs,
@@ -25,6 +25,9 @@ void step_batch_set_objective(struct batch *batch, struct device *device, const 
                                                .advantages = data->advantages,
                                                .token_advantages = data->token_advantages,
                                                .desirable = data->desirable});
+    bool counts = router_losses_any(&trial->router_losses) || trial->router_losses.bias_update > 0;
+    if (counts && (trial->group > 1 || trial->data.kind == DATA_BATCH))
+        batch_count_repeats(batch, device, dataless ? NULL : data->lengths, trial->group > 1);
 }
 
 void step_batch_share(struct batch *batch, const struct model *model)

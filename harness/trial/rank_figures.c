@@ -32,10 +32,12 @@ struct rank_figures rank_figures_merge(const struct rank_figures *ranks, size_t 
 {
     const struct rank_figures *largest = ranks, *host = ranks;
     struct counters counters = {0};
-    double loss = 0;
+    double loss = 0, aux_loss = 0, router_z_loss = 0;
     for (const struct rank_figures *rank = ranks; rank < ranks + count; rank++) {
         add_counters(&counters, &rank->counters);
         loss += rank->loss;
+        aux_loss += rank->aux_loss;
+        router_z_loss += rank->router_z_loss;
         if (rank->peak_bytes > largest->peak_bytes)
             largest = rank;
         if (rank->host_peak_bytes > host->host_peak_bytes)
@@ -43,6 +45,8 @@ struct rank_figures rank_figures_merge(const struct rank_figures *ranks, size_t 
     }
     struct rank_figures merged = *largest;
     merged.loss = loss;
+    merged.aux_loss = aux_loss;
+    merged.router_z_loss = router_z_loss;
     merged.counters = counters;
     merged.host_peak_bytes = host->host_peak_bytes;
     memcpy(merged.host_peak_by_category, host->host_peak_by_category, sizeof merged.host_peak_by_category);

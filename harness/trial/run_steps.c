@@ -168,9 +168,8 @@ static void append(struct number_list *list, double value)
 
 static void note_metrics(struct number_list *lists, const struct train *train, const struct objective_sums *sums)
 {
-    const struct trial *trial = train->trial;
     for (int m = 0; m < OBJECTIVE_METRICS; m++)
-        if (objective_has_metric(trial->objective, trial->objective_options, (enum objective_metric)m))
+        if (trial_has_metric(train->trial, (enum objective_metric)m, sums != &train->sums))
             append(&lists[m], sums->metrics[m]);
 }
 

@@ -12,7 +12,7 @@
 struct rank_figures {
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
-    double lower_bound_bytes_per_token, loss;
+    double lower_bound_bytes_per_token, loss, aux_loss, router_z_loss;
     double tokens; // of all rows of a step
     struct counters counters;
     double idle_share; // share of a step spent waiting for others, by the interconnect; NaN: unknown

@@ -78,7 +78,7 @@ static bool check_gradient(struct run *run)
     if (sums.count)
         gradient->sums_relative_l2 = sums.overall.relative_l2;
     gradient_report_free(&sums);
-    if (good && trial->method->exact) {
+    if (good && trial_is_exact(trial)) {
         struct rounding_verdict verdict = {0};
         good = reference_judge(&verdict, &run->reference, trial, &run->gradient, &run->status);
         gradient->verdict = verdict.name;
@@ -157,11 +157,16 @@ static void note_device_memory(struct run *run)
 // On rank 0: the figures of all ranks.
 static void gather_ranks(struct run *run)
 {
+    double *metrics = run->first.sums.metrics;
     run->figures.loss = run->first.sums.loss;
+    run->figures.aux_loss = metrics[METRIC_AUX_LOSS];
+    run->figures.router_z_loss = metrics[METRIC_ROUTER_Z_LOSS];
     rank_figures_gather(run->world, run->ranks, &run->figures, run->samples_ms, run->samples);
     if (run_is_first(run)) {
         run->figures = rank_figures_merge(run->ranks, run->world->comm.size);
         run->first.sums.loss = run->figures.loss;
+        metrics[METRIC_AUX_LOSS] = run->figures.aux_loss;
+        metrics[METRIC_ROUTER_Z_LOSS] = run->figures.router_z_loss;
     }
 }
 
@@ -241,6 +246,10 @@ static void record_step(struct run *run)
     const struct index_list *columns = &run->first.drawn_chunks;
     struct record *record = &run->record;
     record->loss = run->trial->planned ? NAN : run->first.sums.loss;
+    if (!run->trial->planned && trial_has_metric(run->trial, METRIC_AUX_LOSS, false))
+        record->aux_loss = run->first.sums.metrics[METRIC_AUX_LOSS];
+    if (!run->trial->planned && trial_has_metric(run->trial, METRIC_ROUTER_Z_LOSS, false))
+        record->router_z_loss = run->first.sums.metrics[METRIC_ROUTER_Z_LOSS];
     record->drawn_chunks = number_list_make(columns->count);
     for (size_t i = 0; i < columns->count; i++)
         record->drawn_chunks.items[i] = (double)columns->items[i];

@@ -404,9 +404,17 @@ typedef void swiglu_backward_op(struct device *device, struct tensor gate, struc
 // [n, words] i32 (kernels/device/routing.h); kept: they are read, and weights alone are written.
 typedef void route_forward_op(struct device *device, struct routing routing, struct tensor choices,
                               struct tensor weights, struct tensor logits, struct tensor bias, bool kept);
-// logits become their gradient. Choices have none.
+// logits become their gradient, to which the router's losses add theirs (kernels/device/routing.h). Choices have
+// none. totals: as route_count has summed them, unless terms.balance is 0. repeats: as there.
 typedef void route_backward_op(struct device *device, struct routing routing, struct tensor logits,
-                               struct tensor choices, struct tensor grad_weights);
+                               struct tensor choices, struct tensor grad_weights, struct router_terms terms,
+                               struct tensor totals, struct tensor repeats);
+// totals: [S, E + E + 2] f64, of S sequences of which row t belongs to t mod S, or with S = 1 of all. Adds, of each
+// token as often as repeats [n, 1] i32 says (no tensor: once), 1 to the counts of its experts, its p to the second
+// E, 1, and logsumexp(logits)^2. row_sums: [n, 2] of the statistics' dtype, scratch.
+typedef void route_count_op(struct device *device, struct routing routing, struct tensor totals,
+                            struct tensor choices, struct tensor logits, bool softmax, struct tensor repeats,
+                            struct tensor row_sums);
 // rows: [n, k], the permuted row of each slot; slots: [n k, 1], the slot of each permuted row; starts: [E + 1, 1],
 // the first permuted row of each expert, and n k. All i32.
 typedef void permute_slots_op(struct device *device, struct routing routing, struct tensor rows,
@@ -591,7 +599,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(sgd) \
     OPERATION(dequantise) OPERATION(short_conv_forward) OPERATION(short_conv_backward) OPERATION(delta_gates_forward) \
     OPERATION(delta_gates_backward) OPERATION(delta_rule_forward) OPERATION(delta_identity) OPERATION(delta_transition) OPERATION(delta_carry) \
-    OPERATION(route_forward) OPERATION(route_backward) OPERATION(permute_slots) OPERATION(gather_slots) OPERATION(scatter_slots) \
+    OPERATION(route_forward) OPERATION(route_backward) OPERATION(route_count) OPERATION(permute_slots) OPERATION(gather_slots) OPERATION(scatter_slots) \
     OPERATION(grouped_gemm) OPERATION(expert_act_forward) OPERATION(expert_act_backward)
 // clang-format on
 // Operations whose front takes no workspace parameter, because it allocates the workspace itself.

@@ -14,6 +14,11 @@ static bool is_statistic(const struct device *device, struct tensor t, size_t ro
     return t.dtype == dtype_statistic(device->ops->dtype) && t.rows == rows && t.cols == cols;
 }
 
+static bool is_totals(struct tensor t, const struct routing *routing, size_t n)
+{
+    return t.dtype == DTYPE_F64 && t.cols == router_totals(routing) && t.rows > 0 && n % t.rows == 0;
+}
+
 static void check_routing(const struct routing *r)
 {
     CHECK(r->experts > 0 && r->experts <= ROUTING_EXPERTS_MAX && r->chosen > 0 && r->chosen <= r->experts);
@@ -38,7 +43,8 @@ void op_route_forward(struct device *device, struct routing routing, struct tens
 }
 
 void op_route_backward(struct device *device, struct routing routing, struct tensor logits, struct tensor choices,
-                       struct tensor grad_weights)
+                       struct tensor grad_weights, struct router_terms terms, struct tensor totals,
+                       struct tensor repeats)
 {
     if (failed(device))
         return;
@@ -46,8 +52,26 @@ void op_route_backward(struct device *device, struct routing routing, struct ten
     check_routing(&routing);
     CHECK(is_statistic(device, logits, n, routing.experts) && is_i32(choices, n, routing_words(&routing)) &&
           is_statistic(device, grad_weights, n, routing.chosen));
-    RUN(device, WORK_ROUTING, route_backward, 2 * bytes(logits) + bytes(choices) + bytes(grad_weights), routing,
-        logits, choices, grad_weights);
+    CHECK(terms.balance == 0 || is_totals(totals, &routing, n));
+    CHECK(!repeats.data || is_i32(repeats, n, 1));
+    RUN(device, WORK_ROUTING, route_backward,
+        2 * bytes(logits) + bytes(choices) + bytes(grad_weights) + bytes(totals) + bytes(repeats), routing, logits,
+        choices, grad_weights, terms, totals, repeats);
+}
+
+void op_route_count(struct device *device, struct routing routing, struct tensor totals, struct tensor choices,
+                    struct tensor logits, bool softmax, struct tensor repeats, struct tensor row_sums)
+{
+    if (failed(device))
+        return;
+    size_t n = logits.rows;
+    check_routing(&routing);
+    CHECK(is_totals(totals, &routing, n) && is_i32(choices, n, routing_words(&routing)) &&
+          is_statistic(device, logits, n, routing.experts) && (!repeats.data || is_i32(repeats, n, 1)) &&
+          is_statistic(device, row_sums, n, 2));
+    RUN(device, WORK_ROUTING, route_count,
+        2 * bytes(totals) + bytes(choices) + 2 * bytes(logits) + bytes(repeats) + 2 * bytes(row_sums), routing,
+        totals, choices, logits, softmax, repeats, row_sums);
 }
 
 void op_permute_slots(struct device *device, struct routing routing, struct tensor rows, struct tensor slots,

@@ -13,6 +13,10 @@ enum objective_metric {
     METRIC_KL,        // the estimate of the divergence from the reference
     METRIC_ENTROPY,   // of the row's distribution over the vocabulary
     METRIC_Z_LOSS,    // the square of its logsumexp
+    // Losses of the model's routers (kernels/model/router_losses.h), without coefficients; no operation adds to
+    // them.
+    METRIC_AUX_LOSS,
+    METRIC_ROUTER_Z_LOSS,
     OBJECTIVE_METRICS
 };
 

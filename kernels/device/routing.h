@@ -22,6 +22,21 @@ struct routing {
 #define ROUTING_EXPERTS_MAX 1024
 #define ROUTING_GROUPS_MAX  64
 
+// Losses of a router. Balancing: the sum over experts of f_e P_e, times a constant, with f_e the tokens that take
+// expert e and P_e the sum of their p_e, each over the number of tokens. p is the softmax of the logits, or the
+// scores over their sum, which are equal where scores are a softmax; `softmax` tells. f has no gradient:
+//     dz_e += u_e (a_e - sum of a p),  a_e = balance repeats counts_e / tokens,  u_e = p_e, or p_e (1 - s_e)
+// The z-loss (Zoph et al. 2022, arXiv 2202.08906, equation 5), logsumexp(logits)^2:
+//     dz_e += 2 z repeats logsumexp softmax_e
+struct router_terms {
+    double balance, z;
+    bool softmax;
+};
+HOST_DEVICE static inline size_t router_totals(const struct routing *routing)
+{
+    return 2 * routing->experts + 2;
+}
+
 // Choices of a token are kept in whole words, a byte each where that numbers all experts, in rising order.
 HOST_DEVICE static inline bool routing_is_wide(const struct routing *routing)
 {

@@ -29,7 +29,7 @@ bool cell_is_whole(const struct model *model, size_t layer)
 
 static size_t choices_key(struct cell_at at)
 {
-    return at.choices.data ? 1 + at.chosen : 0;
+    return at.choices.data ? 1 + at.chosen + 2 * (at.totals.data != NULL) + 4 * (at.repeats.data != NULL) : 0;
 }
 
 // Key of the cost of a part with the mixer. That of a state, unless there are documents, depends on the chunk's
@@ -203,14 +203,16 @@ static void serial_forward(struct cell_at at, struct tensor x, struct tensor y, 
 {
     struct model *model = at.model;
     bool keeping = how != KEEP_NOTHING;
-    // Nothing kept: x_mid is built where y will be.
-    struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
+    // Nothing kept: x_mid is built where y will be, if it will.
+    struct tensor routed = keeping || y.data ? tensor_none() : scratch(model, x.rows, x.cols);
+    struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y.data ? y : routed;
     output_forward(model, at.layer, x, x_mid, a, keeping);
     if (keeping)
         a->x_mid = x_mid;
     else
         activations_free(model->device, a);
     mlp_of(at)->forward(at, x_mid, y, &a->mlp, how);
+    tensor_free(model->device, &routed);
 }
 
 static void forward(struct cell_at at, struct tensor x, struct carry kv, struct tensor y, struct activations *a,

@@ -29,7 +29,7 @@ void kv_project_backward(struct model *model, const struct batch *batch, size_t 
                          struct tensor x, struct carry grad_kv, struct tensor grad);
 // y = cell(x). y no tensor: a rebuild for the backward, without the products that only y needs. KEEP_NOTHING: y
 // may be x, and kv_project's results for the cell are freed. a->x becomes x. The mixer's outputs may be kept
-// separately (enum mixer_output).
+// separately (enum mixer_output). Of experts, without y and KEEP_NOTHING: makes the choices alone.
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                   struct carry kv, struct tensor y, struct activations *a, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input, or is spent (model_descends). Gradients of

@@ -20,7 +20,7 @@ struct cell_key {
     // whether the gap begins before the chunk or with it, how gradients pass (1 + enum state_passage), and whether
     // the state moves on.
     size_t gap, gap_before, gap_begins, passage, moves_on;
-    size_t choices;                       // of experts: 0: kept by no step; 1: made here; 2: read
+    size_t choices;                       // of experts: 0: kept by no step; else a sum of what is done with them
     uint64_t training;                    // of a backward: unit_training
     size_t descends;                      // of a backward: to the input
     size_t alike;                         // the layer: struct layer's

@@ -1,13 +1,24 @@
 // Choices: the experts that the tokens of a step take, in every layer with experts. The first cell that sees a
 // token chooses; cells that see it again, to rebuild or to run backward, read what was chosen: the same logits
-// summed in another order may choose otherwise.
+// summed in another order may choose otherwise. Where routers have losses (kernels/model/router_losses.h), that
+// cell also adds its tokens to the totals of the layer, which are then complete before the first backward.
 #pragma once
 #include "kernels/model/carry.h"
+#include "kernels/objectives/batch.h"
 
 // The choices of a step, which model->choices holds until choices_close; a model without experts has none. Without
-// them every cell chooses, and forgets. rows: of the step's own tokens. Out of memory is in the device's status.
-void choices_open(struct model *model, size_t rows);
+// them every cell chooses, and forgets. Out of memory is in the device's status.
+void choices_open(struct model *model, const struct batch *batch);
 void choices_close(struct model *model);
+// Whether the layer's totals must be complete before the first backward, so that a first pass runs its router.
+bool choices_precede(const struct model *model, size_t layer);
+// When all tokens have been seen: sums totals over ranks. Does nothing the second time.
+void choices_settle(struct model *model);
+// Factor of the losses of the next cells' tokens (SpaCO); 1 at first.
+void choices_weigh(struct model *model, double factor);
+// The losses of this rank's tokens, so that the sum over all ranks is the step's: metrics of the sums. Waits for
+// the device.
+void choices_read_losses(struct model *model, const struct batch *batch, struct objective_sums *sums);
 // Gives the cell its rows of them, B a token. claims: it is the next to see its tokens, all of them for the first
 // time unless at->chosen is set.
 struct cell_at choices_at(struct cell_at at, size_t B, bool claims);

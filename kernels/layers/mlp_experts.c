@@ -110,10 +110,23 @@ static struct permuted permuted_open(struct model *model, struct routing routing
     return p;
 }
 
+// Adds the cell's tokens to totals.
+static void count_tokens(struct cell_at at, struct tensor logits, struct tensor choices, struct tensor totals)
+{
+    struct tensor sums = statistics(at.model, logits.rows, 2);
+    op_route_count(at.model->device, routing_of(at.model), totals, choices, logits, at.router_terms.softmax,
+                   at.repeats, sums);
+    tensor_free(at.model->device, &sums);
+}
+
 static struct permuted experts_open(struct cell_at at, struct tensor logits, bool weigh)
 {
     const struct parameter *correction = at.model->layers[at.layer].mlp.parameters[CORRECTION].weight;
-    return permuted_open(at.model, routing_of(at.model), logits, correction, at.choices, at.chosen, weigh);
+    struct permuted p =
+        permuted_open(at.model, routing_of(at.model), logits, correction, at.choices, at.chosen, weigh);
+    if (at.totals.data && !at.chosen)
+        count_tokens(at, logits, p.choices, at.totals);
+    return p;
 }
 
 static struct permuted shared_open(struct model *model, struct tensor logits)
@@ -241,6 +254,17 @@ static void keep_or_free(struct model *model, struct kept *kept, size_t number, 
         tensor_free(model->device, &t);
 }
 
+// The router alone.
+static void route(struct cell_at at, struct tensor h)
+{
+    struct model *model = at.model;
+    struct tensor logits = logits_new(model, h.rows, model->config.experts.routing.experts, false);
+    projection_forward(model, &model->layers[at.layer].mlp.parameters[ROUTER], logits, h, false);
+    struct permuted permuted = experts_open(at, logits, false);
+    permuted_close(model->device, &permuted);
+    tensor_free(model->device, &logits);
+}
+
 static void forward(struct cell_at at, struct tensor x, struct tensor y, struct kept *kept, enum keep how)
 {
     struct model *model = at.model;
@@ -255,6 +279,11 @@ static void forward(struct cell_at at, struct tensor x, struct tensor y, struct 
         block_keep_output(model, block, kept, n);
     struct tensor normed = block->norm && !kept->h.data ? scratch(model, n, x.cols) : tensor_none();
     struct tensor h = block_input(model, block, kept->h, kept->rstd, normed, x, 0, n);
+    if (!keeping && !output) {
+        route(at, h);
+        tensor_free(device, &normed);
+        return;
+    }
     struct tensor sum = output ? statistics(model, n, x.cols) : tensor_none();
     if (output)
         op_zero(device, sum);
@@ -324,11 +353,12 @@ static struct tensor rounded(struct device *device, struct tensor t, struct tens
 
 // From the gradient of the weights, adds those of the logits' projection to its weight and to grad_h, that of h.
 static void logits_backward(struct model *model, const struct projection *p, const struct permuted *permuted,
-                            struct tensor logits, struct tensor grad_weights, struct tensor h, struct tensor grad_h)
+                            struct tensor logits, struct tensor grad_weights, struct router_terms terms,
+                            struct tensor totals, struct tensor repeats, struct tensor h, struct tensor grad_h)
 {
     struct device *device = model->device;
     struct tensor grad_u = {0}, narrow = {0};
-    op_route_backward(device, permuted->routing, logits, permuted->choices, grad_weights);
+    op_route_backward(device, permuted->routing, logits, permuted->choices, grad_weights, terms, totals, repeats);
     if (device->ops->dtype != logits.dtype)
         narrow = scratch(model, logits.rows, logits.cols);
     struct tensor grad = rounded(device, logits, narrow);
@@ -336,6 +366,22 @@ static void logits_backward(struct model *model, const struct projection *p, con
     projection_backward_input(model, p, grad_h, grad, &grad_u, true);
     tensor_free(device, &grad_u);
     tensor_free(device, &narrow);
+}
+
+// The same of the router, with its losses.
+static void router_backward(struct cell_at at, const struct permuted *permuted, struct tensor logits,
+                            struct tensor grad_weights, struct tensor h, struct tensor grad_h)
+{
+    struct device *device = at.model->device;
+    struct tensor own = {0}, totals = at.totals;
+    if (totals.data && at.model->router_losses.counts == ROUTER_COUNTS_CELL) {
+        totals = own = tensor_new(device, totals.rows, totals.cols, totals.dtype, CATEGORY_WORKSPACE);
+        op_zero(device, own);
+        count_tokens(at, logits, permuted->choices, own);
+    }
+    logits_backward(at.model, &at.model->layers[at.layer].mlp.parameters[ROUTER], permuted, logits, grad_weights,
+                    at.router_terms, totals, at.repeats, h, grad_h);
+    tensor_free(device, &own);
 }
 
 static void shared_backward(struct model *model, const struct projection *p, const struct kept *kept,
@@ -365,7 +411,8 @@ static void shared_backward(struct model *model, const struct projection *p, con
     }
     tensor_free(device, &half);
     if (p[SHARED_WEIGHT].weight)
-        logits_backward(model, &p[SHARED_WEIGHT], &permuted, logits, grad_weights, h, grad_h);
+        logits_backward(model, &p[SHARED_WEIGHT], &permuted, logits, grad_weights, (struct router_terms){0},
+                        tensor_none(), tensor_none(), h, grad_h);
     tensor_free(device, &grad_weights);
     permuted_close(device, &permuted);
 }
@@ -389,7 +436,7 @@ static void backward(struct cell_at at, struct tensor x, struct kept *kept, stru
     struct tensor grad_weights = statistics(model, n, permuted.routing.chosen);
     experts_backward(model, p, &permuted, h, kept->own[KEPT_GATE_UP], grad_sum, grad_weights, grad_h);
     tensor_free(device, &kept->own[KEPT_GATE_UP]);
-    logits_backward(model, &p[ROUTER], &permuted, logits, grad_weights, h, grad_h);
+    router_backward(at, &permuted, logits, grad_weights, h, grad_h);
     tensor_free(device, &grad_weights);
     permuted_close(device, &permuted);
     if (kept->own[KEPT_SHARED].data)

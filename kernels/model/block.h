@@ -107,7 +107,7 @@ struct mlp {
     // Checks the sizes that this MLP takes: false and a status that names the field. NULL: all.
     bool (*check)(const struct config *config, struct status *status);
     bool chooses; // experts, by cell (kernels/layers/choices.h)
-    // y may be x, or no tensor: then only what the backward reads is computed.
+    // y may be x, or no tensor: then only what the backward reads is computed, and with KEEP_NOTHING only choices.
     void (*forward)(struct cell_at at, struct tensor x, struct tensor y, struct kept *kept, enum keep how);
     // grad: that of y, becomes that of x. Adds to gradients of weights; frees what kept has for this alone.
     void (*backward)(struct cell_at at, struct tensor x, struct kept *kept, struct tensor grad);

@@ -105,4 +105,8 @@ struct cell_at {
     // whether they are made, and not this cell's to make.
     struct tensor choices;
     bool chosen;
+    // And the terms of the router's losses, the layer's totals (route_count_op), no tensor: there are none, and the
+    // rows of the batch's repeats.
+    struct router_terms router_terms;
+    struct tensor totals, repeats;
 };

@@ -1,4 +1,5 @@
 #include "kernels/model/config.h"
+#include "kernels/model/router_losses.h"
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -6,6 +7,8 @@
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
 const char *const router_names[] = {"softmax", "sigmoid", NULL};
+const char *const router_loss_names[] = {"global", "layer", "sequence", NULL};
+const char *const router_counts_names[] = {"step", "cell", NULL};
 const char *const rope_names[] = {"halves", "interleaved", "none", "proportional", NULL};
 // layers, width, heads, kv_heads, head_dim, ffn, vocab
 #define SIZES(l, d, h, g, D, f, v) .layers = l, .width = d, HEADS(0, h, g, D), .ffn = f, .vocab = v

@@ -71,6 +71,7 @@ struct experts {
     bool bias;            // of the experts' projections (gpt-oss)
     // gpt-oss: (u + 1) g / (1 + exp(-alpha g)), g at most the limit, u within it. alpha 0: the model's activation.
     double alpha, limit;
+    double aux_loss; // coefficient of the balancing loss that transformers adds to a folder's loss; 0: none
 };
 // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
 #define CONFIG_SIZE_MAX    ((size_t)1 << 24)

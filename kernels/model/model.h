@@ -5,6 +5,7 @@
 #include "kernels/device/ops.h"
 #include "kernels/model/block.h"
 #include "kernels/model/ranks.h"
+#include "kernels/model/router_losses.h"
 
 #define PARAMETER_STATES 5
 #define PARAMETER_PARTS  2
@@ -92,9 +93,11 @@ struct model {
     size_t rope_longest;        // the longest document that dynamic ones are for; 0: one of the original context
     struct unit_keeper *keeper; // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener; // unit.h; NULL: none
-    struct choices *choices;        // of the step that runs (kernels/layers/choices.h); NULL: it keeps none
-    size_t lowest_trained;          // nothing below this layer trains, and a backward pass ends with it
-    bool block_coordinate;          // one block trains at a time
+    struct router_losses router_losses;
+    double *router_counts;   // [layers, experts] choices in the update's micro-batches; NULL: nothing reads them
+    struct choices *choices; // of the step that runs (kernels/layers/choices.h); NULL: it keeps none
+    size_t lowest_trained;   // nothing below this layer trains, and a backward pass ends with it
+    bool block_coordinate;   // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
     size_t latent_block;         // keys that latent attention projects at once; 0: LATENT_BLOCK

@@ -22,6 +22,7 @@ void normaliser_add(struct normaliser *step, const struct normaliser *batch)
     step->sequences += batch->sequences;
     step->pairs += batch->pairs;
     step->chosen_rows += batch->chosen_rows;
+    step->tokens += batch->tokens;
     step->weight += batch->weight;
     step->desirable += batch->desirable;
     step->longest = batch->longest > step->longest ? batch->longest : step->longest;
@@ -50,12 +51,13 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
                 size_t context, size_t batch)
 {
     size_t rows = context * batch;
-    *opened = (struct batch){.context = context,
-                             .batch = batch,
-                             .pieces = pieces_of(context, 1, 0),
-                             .sequences = batch,
-                             .normaliser = {.sequences = batch, .pairs = batch / 2, .longest = context},
-                             .objective = objectives[0]};
+    *opened =
+        (struct batch){.context = context,
+                       .batch = batch,
+                       .pieces = pieces_of(context, 1, 0),
+                       .sequences = batch,
+                       .normaliser = {.sequences = batch, .pairs = batch / 2, .tokens = rows, .longest = context},
+                       .objective = objectives[0]};
     opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     opened->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     if (!ids)
@@ -189,6 +191,49 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
             count_rows(batch, targets);
         free(targets);
     }
+}
+
+// Sequences of row b of the batch, behind their prefix.
+static int32_t sequences_of(const struct batch *batch, size_t b)
+{
+    size_t B = batch->batch, first = (size_t)batch->prefixes[b];
+    int32_t count = 0;
+    for (size_t t = first; t < batch->context; t++)
+        count += t == first || batch->of[t * B + b] != batch->of[(t - 1) * B + b];
+    return count;
+}
+
+// Tokens of each row of the batch up to its last target.
+static void find_ends(const struct batch *batch, struct device *device, size_t *ends)
+{
+    int32_t *targets = device->ops->dataless ? NULL : targets_of(batch, device);
+    for (size_t row = 0; targets && row < batch->context * batch->batch; row++)
+        if (targets[row] >= 0)
+            ends[row % batch->batch] = row / batch->batch + 1;
+    free(targets);
+}
+
+void batch_count_repeats(struct batch *batch, struct device *device, const int32_t *lengths, bool to_targets)
+{
+    size_t B = batch->batch, rows = batch->context * B;
+    int32_t *repeats = host_new(device, rows, sizeof *repeats);
+    size_t *ends = host_new(device, B, sizeof *ends);
+    for (size_t b = 0; ends && b < B; b++)
+        ends[b] = lengths ? (size_t)lengths[b] : to_targets ? 0 : batch->context;
+    if (ends && to_targets)
+        find_ends(batch, device, ends);
+    batch->normaliser.tokens = 0;
+    for (size_t b = 0; repeats && ends && b < B; b++) {
+        int32_t sequences = batch->prefixes ? sequences_of(batch, b) : 1;
+        for (size_t t = 0; t < ends[b]; t++) {
+            repeats[t * B + b] = batch->prefixes && t < (size_t)batch->prefixes[b] ? sequences : 1;
+            batch->normaliser.tokens += (size_t)repeats[t * B + b];
+        }
+    }
+    if (repeats)
+        batch->repeats = place_integers(device, repeats, rows);
+    free(ends);
+    free(repeats);
 }
 
 void batch_set_chunks(struct batch *batch, struct device *device, size_t chunk)
@@ -539,8 +584,9 @@ static void keep_on_host(int32_t *values, const struct pieces *pieces, size_t B)
 
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank)
 {
-    struct tensor *of_rows[] = {&batch->ids,       &batch->targets,   &batch->weights, &batch->old,
-                                &batch->reference, &batch->device_of, &batch->shares,  &batch->token_advantages};
+    struct tensor *of_rows[] = {&batch->ids,    &batch->targets,          &batch->weights,
+                                &batch->old,    &batch->reference,        &batch->device_of,
+                                &batch->shares, &batch->token_advantages, &batch->repeats};
     struct pieces pieces = pieces_of(batch->context, ranks, rank);
     CHECK(!batch_is_shared(batch));
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++)
@@ -628,6 +674,7 @@ void batch_close(struct batch *batch, struct device *device)
     tensor_free(device, &batch->device_block_prefixes);
     tensor_free(device, &batch->device_block_starts);
     tensor_free(device, &batch->device_chunk_starts);
+    tensor_free(device, &batch->repeats);
     tensor_free(device, &batch->device_of);
     tensor_free(device, &batch->device_prefixes);
     tensor_free(device, &batch->device_starts);

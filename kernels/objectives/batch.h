@@ -11,6 +11,7 @@ struct normaliser {
     size_t rows;               // with a target
     size_t sequences;          // with a target or without
     size_t pairs, chosen_rows; // sequences 2i and 2i + 1 are a pair; rows with a target in sequences 2i
+    size_t tokens;             // as often as they count in router losses
     double weight;             // sum of the weights of rows with a target; 0: no weights
     size_t desirable;          // desirable sequences, among 2i if the others are mismatched
     size_t longest; // tokens of the longest document, with its prefix, which longrope and dynamic RoPE choose by
@@ -68,6 +69,8 @@ struct batch {
     size_t key_block;
     int32_t *block_starts, *block_prefixes;
     struct tensor device_block_starts, device_block_prefixes; // [blocks * context * batch, 1], [blocks * batch, 1]
+    // How often a row counts in router losses: as the sequences that share it, padding not at all; no tensor: once.
+    struct tensor repeats; // [context * batch, 1] i32
     // Per row its sequence, on host and device; NULL and no tensor: row % batch.
     int32_t *of;
     struct tensor device_of; // [context * batch, 1] i32
@@ -94,6 +97,10 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
 // tokens have no target. count: number of sequences. Call before choosing the objective, also on a device without
 // data.
 void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count);
+// Makes `repeats` and counts the normaliser's tokens, for router losses. lengths: [batch], tokens of each sequence;
+// NULL: the context. to_targets: rows end with their last target, as those of sequences with a shared prefix. Call
+// before batch_share.
+void batch_count_repeats(struct batch *batch, struct device *device, const int32_t *lengths, bool to_targets);
 // Cuts documents, from their first tokens on, into chunks of this length, for layers with chunked attention. 0:
 // does nothing. There are no shared prompts then. Call before batch_share, also on a device without data.
 void batch_set_chunks(struct batch *batch, struct device *device, size_t chunk);

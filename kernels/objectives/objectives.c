@@ -10,6 +10,8 @@ const struct metric objective_metrics[OBJECTIVE_METRICS] = {
     [METRIC_KL] = {"kl", PER_ROW},
     [METRIC_ENTROPY] = {"entropy", PER_ROW},
     [METRIC_Z_LOSS] = {"z_loss", PER_ROW},
+    [METRIC_AUX_LOSS] = {"aux_loss", PER_ROW},
+    [METRIC_ROUTER_Z_LOSS] = {"router_z_loss", PER_ROW},
 };
 
 #define HAS(metric) (1U << (metric))

@@ -2,6 +2,7 @@
 #include "kernels/device/queue.h"
 #include "kernels/offload/transfer.h"
 #include "kernels/trainer/lost_updates.h"
+#include "kernels/trainer/router_bias.h"
 #include <string.h>
 
 #define ZEROS ((size_t)1 << 20) // bytes of host memory zeroed at a time
@@ -306,6 +307,7 @@ void trainer_zero(struct trainer *trainer)
             tensor_free(model->device, &p->grad);
     }
     gradients_zero(&trainer->gradients);
+    router_bias_zero(model);
 }
 
 void trainer_expect_more(struct trainer *trainer, bool more)
@@ -317,6 +319,7 @@ void trainer_update(struct trainer *trainer)
 {
     if (!trainer->buckets.in_backward)
         update_all(trainer);
+    router_bias_move(trainer->model);
     trainer_cancel(trainer);
 }
 
@@ -378,6 +381,11 @@ void trainer_open(struct trainer *trainer, struct model *model, const struct con
     model_open(model, config, &options->lora, options->ranks, device);
     model->lora_beside = options->lora_beside || (optimizer && optimizer->lora == LORA_BESIDE);
     model->latent_block = options->latent_block;
+    model->router_losses = options->router_losses;
+    if (model->router_losses.bias_update > 0)
+        model->router_counts =
+            calloc(config->layers * config->experts.routing.experts, sizeof *model->router_counts);
+    CHECK(model->router_counts || model->router_losses.bias_update == 0);
     model->kv_gradient_dtype = options->kv_gradient_dtype;
     model->gradient_dtype = options->gradient_dtype;
     model->kv_gradient_stochastic = options->kv_gradient_stochastic && options->kv_gradient_dtype == DTYPE_BF16;
@@ -427,6 +435,7 @@ void trainer_close(struct trainer *trainer)
     gradients_close(&trainer->gradients);
     weights_close(&trainer->weights);
     buckets_close(&trainer->buckets);
+    free(model->router_counts);
     free(trainer->seen);
     free(trainer->crossings);
     model_close(model);

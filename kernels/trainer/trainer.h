@@ -59,6 +59,7 @@ struct trainer_options {
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
     bool kv_gradient_stochastic; // bf16 sums are rounded stochastically, with `seed`, instead of to nearest
     size_t latent_block;         // keys that latent attention projects at once; 0: LATENT_BLOCK
+    struct router_losses router_losses;
     uint64_t seed;
     enum quantisation quantisation; // of the layers' projections, which are then frozen
     bool dequantised;               // quantised weights are stored dequantised, for references

@@ -1,4 +1,5 @@
 #include "methods/schedule/chunk_schedule.h"
+#include "kernels/layers/choices.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/pipeline.h"
 
@@ -117,7 +118,9 @@ static bool can_defer(const struct step *step, const struct chunk_schedule *sche
     const struct model *model = step->model;
     bool kept = model->keeper->gradients_stay && !model->listener;
     bool alone = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
-    return objective_defers(step->batch) && (schedule->whole || schedule->all_losses) && kept && alone;
+    // A router's losses do not scale with the slope.
+    return !router_losses_any(&model->router_losses) && objective_defers(step->batch) &&
+           (schedule->whole || schedule->all_losses) && kept && alone;
 }
 
 static void list_gaps(struct carry_draw *draw, const struct chunk_schedule *schedule)
@@ -316,10 +319,12 @@ static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x
     struct segment segment = state->segments.items[s];
     struct span chunk = chunk_span(state->schedule->chunks, c);
     bool highest = ranks_highest(&model->ranks), last = c + 1 == count_in(state, s);
+    bool counts = s + 1 == state->segments.count && choices_precede(model, segment.end - 1);
     struct tensor y = highest ? tensor_none() : hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
     chunk_forward(state->step, segment, chunk, &state->kv, x, y,
                   !highest ? CHUNK_HIDDEN
                   : loss   ? CHUNK_LOSS
+                  : counts ? CHUNK_CHOICES
                            : CHUNK_KV,
                   last ? next_of_schedule(state, s, state->schedule->drawn.count)
                        : next_of_pass(state, segment, c, segment.first));
@@ -409,6 +414,7 @@ static void run_chunk(struct state *state, struct chunk_work *work, size_t j)
         pipeline_pass_output(model, work->y);
         own.delivery = pipeline_start_gradient(model, own.t);
     }
+    choices_settle(model);
     pipeline_wait(model, &own.delivery);
     if (!highest && j > 0) {
         open_output_gradient(state, j - 1);
@@ -442,6 +448,7 @@ static void run_backward(struct state *state, size_t s)
         struct span chunk = chunk_span(schedule->chunks, c);
         double factor = schedule->loss_factor ? schedule->loss_factor[j] : 1;
         scale(state, segment, j);
+        choices_weigh(model, factor);
         struct chunk_work work = {.segment = segment,
                                   .chunk = chunk,
                                   .kv = &state->kv,

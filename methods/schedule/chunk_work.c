@@ -91,8 +91,8 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
         kv_project(model, step->batch, l, chunk, x, own, continues ? &cell : NULL, KEEP_NOTHING);
         kv_store_offload(kv, l, start, rows);
         if (continues) {
-            bool given = highest && output == CHUNK_HIDDEN;
-            struct tensor above = given ? y : hidden(model, rows, CATEGORY_ACTIVATIONS);
+            bool given = highest && output == CHUNK_HIDDEN, chooses = highest && output == CHUNK_CHOICES;
+            struct tensor above = given ? y : chooses ? tensor_none() : hidden(model, rows, CATEGORY_ACTIVATIONS);
             cell_forward(model, step->batch, l, chunk, x, own, above, &cell, KEEP_NOTHING);
             if (owned)
                 tensor_free(model->device, &x);

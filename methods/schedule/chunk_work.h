@@ -24,8 +24,8 @@ struct chunk_options {
     }
 
 // Outputs of a chunk in the first pass besides its layers' keys and values: the highest layer's output; or the
-// head's, the chunk's share of the loss or of the objective's sums.
-enum chunk_output { CHUNK_KV, CHUNK_HIDDEN, CHUNK_LOSS };
+// head's, the chunk's share of the loss or of the objective's sums; or the highest layer's choices of experts.
+enum chunk_output { CHUNK_KV, CHUNK_CHOICES, CHUNK_HIDDEN, CHUNK_LOSS };
 
 // The layer after a chunk: its weights, keys and values are prefetched during the chunk's last layer.
 struct chunk_next {

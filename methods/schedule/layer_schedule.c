@@ -1,4 +1,5 @@
 #include "methods/schedule/layer_schedule.h"
+#include "kernels/layers/choices.h"
 #include "kernels/offload/offload.h"
 #include "methods/schedule/cost.h"
 
@@ -206,6 +207,7 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
 
     // The gradient of the layer's output, which its backward replaces by its input's.
     struct tensor grad = x;
+    choices_settle(model);
     head_first_pass(model, step->batch, grad, schedule->head_chunk, step->loss);
     prefetch(&state, layers - 1);
     attention_prefetch(&state, state.segments.count - 1, layers - 1);

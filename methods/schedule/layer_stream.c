@@ -1,5 +1,6 @@
 #include "methods/schedule/layer_stream.h"
 #include "kernels/device/ops.h"
+#include "kernels/layers/choices.h"
 #include "methods/schedule/cost.h"
 
 // State of a schedule.
@@ -181,6 +182,7 @@ void layer_stream_run(struct step *step, const struct layer_schedule *schedule, 
               highest ? (struct segment){segment.first + 1, segment.end}
                       : (struct segment){segment.end, segment.end + 1});
     }
+    choices_settle(model);
     head_first_pass(model, step->batch, state.x, schedule->head_chunk, step->loss);
     head_backward(model, step->batch, state.x, 0, schedule->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);

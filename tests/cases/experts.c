@@ -137,25 +137,115 @@ void route_forward_cases(struct cases *c)
     }
 }
 
+// How often tokens count: some never.
+static struct operand *repeats_of(struct cases *c, size_t n)
+{
+    struct operand *repeats = case_output_in(c, DTYPE_I32, n, 1);
+    for (size_t t = 0; t < n; t++)
+        repeats->values[t] = (double)(t % 3);
+    return repeats;
+}
+
+// p of a router's balancing loss; returns logsumexp.
+static double p_of(const struct routing *r, const double *z, bool softmax, double *p)
+{
+    struct routing of_p = *r;
+    double sum = 0, logsumexp = 0;
+    of_p.score = softmax ? ROUTER_SOFTMAX : r->score;
+    scores_of(&of_p, z, p);
+    for (size_t e = 0; e < r->experts; e++) {
+        sum += p[e];
+        logsumexp += exp(z[e]);
+    }
+    for (size_t e = 0; e < r->experts; e++)
+        p[e] /= sum;
+    return log(logsumexp);
+}
+
+// The gradient of logits in the sum of a p, and in that of logsumexp^2, by the Jacobian of p.
+static void add_losses(const struct routing *r, const double *z, struct router_terms terms, const double *totals,
+                       double repeats, double *grad)
+{
+    double p[ROUTING_EXPERTS_MAX], softmax[ROUTING_EXPERTS_MAX], scores[ROUTING_EXPERTS_MAX];
+    bool sigmoid = r->score == ROUTER_SIGMOID && !terms.softmax;
+    double logsumexp = p_of(r, z, true, softmax), tokens = totals[2 * r->experts];
+    p_of(r, z, terms.softmax, p);
+    scores_of(r, z, scores);
+    for (size_t e = 0; e < r->experts; e++) {
+        double own = sigmoid ? p[e] * (1 - scores[e]) : p[e]; // dz of ln p's numerator
+        grad[e] += terms.z * repeats * 2 * logsumexp * softmax[e];
+        for (size_t i = 0; i < r->experts && tokens > 0; i++)
+            grad[e] += terms.balance * repeats * totals[i] / tokens * own * ((i == e) - p[i]);
+    }
+}
+
+void route_count_cases(struct cases *c)
+{
+    for (size_t s = 0; s < ROUTERS * TOKENS * 2; s++) {
+        const struct routing *r = &routers[s / 2 % ROUTERS];
+        size_t n = tokens[s / 2 / ROUTERS], sequences = s % 2 ? n == 1 ? 1 : 5 : 1, cols = router_totals(r);
+        bool softmax = s % 3;
+        if (case_is_too_large(c, (double)(n * r->experts)))
+            continue;
+        struct operand *z = logits_of(c, r, n), *choices = case_output_in(c, DTYPE_I32, n, routing_words(r));
+        struct operand *totals = case_random_in(c, DTYPE_F64, sequences, cols, 1, "totals");
+        struct operand *repeats = repeats_of(c, n), *sums = case_output_in(c, case_sums(c), n, 2);
+        choose_any(choices, r);
+        CASE_RUN(c, op_route_count(c->device, *r, totals->tensor, choices->tensor, z->tensor, softmax,
+                                   s % 2 ? repeats->tensor : tensor_none(), sums->tensor));
+        for (size_t t = 0; t < n; t++) {
+            double p[ROUTING_EXPERTS_MAX], times = s % 2 ? repeats->values[t] : 1;
+            double *row = totals->values + t % sequences * cols, *of = z->values + t * r->experts, sum = 0;
+            int32_t words[ROUTING_EXPERTS_MAX];
+            double logsumexp = p_of(r, of, softmax, p);
+            for (size_t e = 0; e < r->experts; e++) {
+                row[r->experts + e] += times * p[e];
+                sum += 1 / (1 + exp(-of[e]));
+            }
+            for (size_t j = 0; j < r->chosen; j++)
+                row[routing_choice(r, words_of(choices, t, words), j)] += times;
+            row[2 * r->experts] += times;
+            row[2 * r->experts + 1] += times * logsumexp * logsumexp;
+            sums->values[2 * t] = softmax || r->score == ROUTER_SOFTMAX ? logsumexp : sum;
+            sums->values[2 * t + 1] = logsumexp * logsumexp;
+        }
+        case_check(c, totals, 0, case_growth(n * r->experts), "totals of router %zu, %zu tokens", s / 2 % ROUTERS,
+                   n);
+        case_check(c, sums, 0, 2 * case_growth(r->experts), "sums of router %zu, %zu tokens", s / 2 % ROUTERS, n);
+        case_end(c);
+    }
+}
+
 void route_backward_cases(struct cases *c)
 {
-    for (size_t s = 0; s < ROUTERS * TOKENS; s++) {
+    for (size_t s = 0; s < ROUTERS * TOKENS * 4; s++) {
         const struct routing *r = &routers[s % ROUTERS];
-        size_t n = tokens[s / ROUTERS];
+        size_t n = tokens[s / ROUTERS % TOKENS], form = s / ROUTERS / TOKENS; // of losses: none, both, balance, z
+        const struct router_terms terms = {form % 3 ? 0.5 : 0, form % 2 ? 0.1 : 0, form == 1};
+        size_t sequences = form == 2 && n > 1 ? 5 : 1;
         if (case_is_too_large(c, (double)(n * r->experts)))
             continue;
         struct operand *z = logits_of(c, r, n);
         struct operand *choices = case_output_in(c, DTYPE_I32, n, routing_words(r));
         struct operand *grads = case_random_in(c, case_sums(c), n, r->chosen, 1, "grad_weights");
+        struct operand *totals = case_random_in(c, DTYPE_F64, sequences, router_totals(r), 1, "totals");
+        struct operand *repeats = repeats_of(c, n);
+        for (size_t i = 0; i < sequences; i++)
+            totals->values[i * router_totals(r) + 2 * r->experts] = i == 1 ? 0 : 3;
         choose_any(choices, r);
-        CASE_RUN(c, op_route_backward(c->device, *r, z->tensor, choices->tensor, grads->tensor));
+        CASE_RUN(c, op_route_backward(c->device, *r, z->tensor, choices->tensor, grads->tensor, terms,
+                                      terms.balance > 0 ? totals->tensor : tensor_none(),
+                                      form == 1 ? tensor_none() : repeats->tensor));
         for (size_t t = 0; t < n; t++) {
             double scores[ROUTING_EXPERTS_MAX], slopes[ROUTING_EXPERTS_MAX] = {0}, *at = z->values + t * r->experts;
             int32_t row[ROUTING_EXPERTS_MAX];
             const double *g = grads->values + t * r->chosen;
             scores_of(r, at, scores);
             words_of(choices, t, row);
-            double sum = sum_of(r, scores, row), below = fmax(sum, r->least);
+            double sum = sum_of(r, scores, row), below = fmax(sum, r->least), of_losses[ROUTING_EXPERTS_MAX] = {0};
+            if (form > 0)
+                add_losses(r, at, terms, totals->values + t % sequences * router_totals(r),
+                           form == 1 ? 1 : repeats->values[t], of_losses);
             // dL / ds of each chosen score, from w = scale s / below.
             for (size_t j = 0; j < r->chosen; j++) {
                 double of_sum = 0;
@@ -167,8 +257,8 @@ void route_backward_cases(struct cases *c)
             for (size_t e = 0; e < r->experts; e++)
                 mean += slopes[e] * scores[e];
             for (size_t e = 0; e < r->experts; e++)
-                at[e] = r->score == ROUTER_SIGMOID ? slopes[e] * scores[e] * (1 - scores[e])
-                                                   : scores[e] * (slopes[e] - mean);
+                at[e] = of_losses[e] + (r->score == ROUTER_SIGMOID ? slopes[e] * scores[e] * (1 - scores[e])
+                                                                   : scores[e] * (slopes[e] - mean));
         }
         case_check(c, z, 0, 4 * case_growth(r->experts), "gradient of router %zu, %zu tokens", s % ROUTERS, n);
         case_end(c);

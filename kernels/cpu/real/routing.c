@@ -2,6 +2,7 @@
 // kernels/device/device.h. With s the chosen scores, S their sum + added, g the weights' gradients:
 //     ds = scale (g - <g, s> / S) / S    normalised; scale g / least where S is below least; else scale g
 //     sigmoid: dz = ds s (1 - s)         softmax: dz = p (ds - sum over the chosen of ds s)
+// Totals are summed over tokens in order, whatever the number of threads.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -106,14 +107,64 @@ static void score_gradients(const struct routing *r, const real *scores, const i
         grads[j] = r->normalised ? scale * (grads[j] - mean) / below : scale * grads[j];
 }
 
+// Totals of the sequence of a row.
+static double *row_of_totals(struct tensor totals, size_t row)
+{
+    return (double *)totals.data + row % totals.rows * totals.cols;
+}
+
+static real logsumexp_of(const real *logits, size_t experts)
+{
+    real max = logits[0], sum = 0;
+    for (size_t e = 1; e < experts; e++)
+        max = logits[e] > max ? logits[e] : max;
+    for (size_t e = 0; e < experts; e++)
+        sum += real_exp(logits[e] - max);
+    return max + (real)log((double)sum);
+}
+
+static struct routing with_score(struct routing routing, bool softmax)
+{
+    routing.score = softmax ? ROUTER_SOFTMAX : routing.score;
+    return routing;
+}
+
+// Adds a token's share of the losses to the gradient of its logits. totals: of its sequence.
+static void add_losses(const struct routing *r, struct router_terms terms, const double *totals, real repeats,
+                       const real *logits, real *grad)
+{
+    real p[ROUTING_EXPERTS_MAX], sum = 0, dot = 0, tokens = terms.balance != 0 ? (real)totals[2 * r->experts] : 0;
+    struct routing of_losses = with_score(*r, true);
+    if (terms.z != 0) {
+        real factor = 2 * (real)terms.z * repeats * logsumexp_of(logits, r->experts);
+        scores_of(&of_losses, logits, p);
+        for (size_t e = 0; e < r->experts; e++)
+            grad[e] += factor * p[e];
+    }
+    if (tokens == 0)
+        return;
+    of_losses = with_score(*r, terms.softmax);
+    bool softmax = of_losses.score == ROUTER_SOFTMAX;
+    real scale = (real)terms.balance * repeats / tokens;
+    scores_of(&of_losses, logits, p);
+    for (size_t e = 0; e < r->experts; e++) {
+        sum += p[e];
+        dot += p[e] * scale * (real)totals[e];
+    }
+    sum = softmax ? 1 : sum;
+    for (size_t e = 0; e < r->experts; e++)
+        grad[e] += p[e] / sum * (softmax ? 1 : 1 - p[e]) * (scale * (real)totals[e] - dot / sum);
+}
+
 void NAME(route_backward)(struct device *device, struct routing routing, struct tensor logits,
-                          struct tensor choices, struct tensor grad_weights)
+                          struct tensor choices, struct tensor grad_weights, struct router_terms terms,
+                          struct tensor totals, struct tensor repeats)
 {
     size_t n = logits.rows, experts = routing.experts;
     bool softmax = routing.score == ROUTER_SOFTMAX;
 #pragma omp parallel for schedule(static) if (tensor_count(logits) > PARALLEL_ELEMENTS / 8)
     for (size_t t = 0; t < n; t++) {
-        real scores[ROUTING_EXPERTS_MAX], grads[ROUTING_EXPERTS_MAX], dot = 0;
+        real scores[ROUTING_EXPERTS_MAX], grads[ROUTING_EXPERTS_MAX], of_losses[ROUTING_EXPERTS_MAX] = {0}, dot = 0;
         const int32_t *row = (const int32_t *)choices.data + t * choices.cols;
         real *z = (real *)logits.data + t * experts;
         scores_of(&routing, z, scores);
@@ -121,12 +172,64 @@ void NAME(route_backward)(struct device *device, struct routing routing, struct 
         score_gradients(&routing, scores, row, grads);
         for (size_t j = 0; j < routing.chosen; j++)
             dot += grads[j] * scores[routing_choice(&routing, row, j)];
+        if (terms.balance != 0 || terms.z != 0)
+            add_losses(&routing, terms, totals.data ? row_of_totals(totals, t) : NULL,
+                       repeats.data ? (real)((const int32_t *)repeats.data)[t] : 1, z, of_losses);
         for (size_t e = 0; e < experts; e++)
-            z[e] = softmax ? -scores[e] * dot : 0;
+            z[e] = of_losses[e] + (softmax ? -scores[e] * dot : 0);
         for (size_t j = 0; j < routing.chosen; j++) {
             size_t e = routing_choice(&routing, row, j);
             z[e] += softmax ? scores[e] * grads[j] : grads[j] * scores[e] * (1 - scores[e]);
         }
+    }
+}
+
+// By row: what its p are divided by, or is subtracted in their exponent; and logsumexp^2.
+static void sum_rows(const struct routing *routing, struct tensor logits, real *sums)
+{
+    size_t experts = routing->experts;
+    bool softmax = routing->score == ROUTER_SOFTMAX;
+#pragma omp parallel for schedule(static) if (tensor_count(logits) > PARALLEL_ELEMENTS / 8)
+    for (size_t t = 0; t < logits.rows; t++) {
+        real scores[ROUTING_EXPERTS_MAX], sum = 0;
+        const real *z = (const real *)logits.data + t * experts;
+        real logsumexp = logsumexp_of(z, experts);
+        if (!softmax)
+            scores_of(routing, z, scores);
+        for (size_t e = 0; e < experts && !softmax; e++)
+            sum += scores[e];
+        sums[2 * t] = softmax ? logsumexp : sum;
+        sums[2 * t + 1] = logsumexp * logsumexp;
+    }
+}
+
+void NAME(route_count)(struct device *device, struct routing routing, struct tensor totals, struct tensor choices,
+                       struct tensor logits, bool softmax, struct tensor repeats, struct tensor row_sums)
+{
+    enum { BLOCK = 16 };
+    size_t experts = routing.experts, n = logits.rows;
+    struct routing of_p = with_score(routing, softmax);
+    real *sums = row_sums.data;
+    sum_rows(&of_p, logits, sums);
+#pragma omp parallel for schedule(static) if (tensor_count(logits) > PARALLEL_ELEMENTS / 8)
+    for (size_t first = 0; first < experts; first += BLOCK) {
+        size_t end = first + BLOCK < experts ? first + BLOCK : experts;
+        for (size_t t = 0; t < n; t++) {
+            double times = repeats.data ? ((const int32_t *)repeats.data)[t] : 1;
+            double *p = row_of_totals(totals, t) + experts;
+            const real *z = (const real *)logits.data + t * experts;
+#pragma omp simd
+            for (size_t e = first; e < end; e++)
+                p[e] += times * (double)(of_p.score == ROUTER_SOFTMAX ? real_exp(z[e] - sums[2 * t])
+                                                                      : 1 / (1 + real_exp(-z[e])) / sums[2 * t]);
+        }
+    }
+    for (size_t t = 0; t < n; t++) {
+        double times = repeats.data ? ((const int32_t *)repeats.data)[t] : 1, *row = row_of_totals(totals, t);
+        for (size_t j = 0; j < routing.chosen; j++)
+            row[routing_choice(&routing, (const int32_t *)choices.data + t * choices.cols, j)] += times;
+        row[2 * experts] += times;
+        row[2 * experts + 1] += times * (double)sums[2 * t + 1];
     }
 }
 

@@ -169,13 +169,70 @@ __global__ void route(struct routing r, int32_t *choices, A *weights, const A *l
         w[j] = scores[routing_choice(&r, row, j)] * factor;
 }
 
-template <class A>
-__global__ void route_back(struct routing r, A *logits, const int32_t *choices, const A *grad_weights)
+template <class A> __device__ A logsumexp_of(const A *logits, size_t experts)
 {
-    __shared__ A scores[ROUTING_EXPERTS_MAX], mean, below, of_scores;
+    A max = logits[0], sum = 0;
+    for (size_t e = threadIdx.x; e < experts; e += THREADS)
+        max = logits[e] > max ? logits[e] : max;
+    max = block_max(max);
+    for (size_t e = threadIdx.x; e < experts; e += THREADS)
+        sum += exp(logits[e] - max);
+    return max + log(warps_sum<WARPS>(sum));
+}
+
+__device__ struct routing with_score(struct routing routing, bool softmax)
+{
+    routing.score = softmax ? ROUTER_SOFTMAX : routing.score;
+    return routing;
+}
+
+// Writes the block's token's share of the losses in the gradient of its logits. totals: of its sequence.
+template <class A>
+__device__ void losses_of(const struct routing &r, struct router_terms terms, const double *totals, A repeats,
+                          const A *logits, A *grad)
+{
+    __shared__ A p[ROUTING_EXPERTS_MAX];
+    A tokens = terms.balance != 0 ? A(totals[2 * r.experts]) : A(0);
+    for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+        grad[e] = 0;
+    if (terms.z != 0) {
+        A factor = 2 * A(terms.z) * repeats * logsumexp_of(logits, r.experts);
+        scores_of(with_score(r, true), logits, p);
+        for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+            grad[e] = factor * p[e];
+        __syncthreads();
+    }
+    if (tokens > 0) {
+        struct routing of_p = with_score(r, terms.softmax);
+        bool softmax = of_p.score == ROUTER_SOFTMAX;
+        A scale = A(terms.balance) * repeats / tokens, sum = 0, dot = 0;
+        scores_of(of_p, logits, p);
+        for (size_t e = threadIdx.x; e < r.experts; e += THREADS) {
+            sum += p[e];
+            dot += p[e] * scale * A(totals[e]);
+        }
+        sum = warps_sum<WARPS>(sum);
+        dot = warps_sum<WARPS>(dot);
+        sum = softmax ? A(1) : sum;
+        for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+            grad[e] += p[e] / sum * (softmax ? A(1) : A(1) - p[e]) * (scale * A(totals[e]) - dot / sum);
+    }
+    __syncthreads();
+}
+
+template <class A>
+__global__ void route_back(struct routing r, A *logits, const int32_t *choices, const A *grad_weights,
+                           struct router_terms terms, const double *totals, size_t sequences,
+                           const int32_t *repeats)
+{
+    __shared__ A scores[ROUTING_EXPERTS_MAX], of_losses[ROUTING_EXPERTS_MAX], mean, below, of_scores;
     const int32_t *row = choices + blockIdx.x * routing_words(&r);
     const A *g = grad_weights + blockIdx.x * r.chosen;
     A *z = logits + blockIdx.x * r.experts, scale = (A)r.scale;
+    bool losses = terms.balance != 0 || terms.z != 0;
+    if (losses)
+        losses_of(r, terms, totals + (totals ? blockIdx.x % sequences * router_totals(&r) : 0),
+                  repeats ? A(repeats[blockIdx.x]) : A(1), z, of_losses);
     scores_of(r, z, scores);
     if (threadIdx.x == 0) {
         A sum = (A)r.added, dot = 0;
@@ -194,13 +251,27 @@ __global__ void route_back(struct routing r, A *logits, const int32_t *choices, 
     __syncthreads();
     bool softmax = r.score == ROUTER_SOFTMAX;
     for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
-        z[e] = softmax ? -scores[e] * of_scores : A(0);
+        z[e] = (losses ? of_losses[e] : A(0)) + (softmax ? -scores[e] * of_scores : A(0));
     __syncthreads();
     for (size_t j = threadIdx.x; j < r.chosen; j += THREADS) {
         size_t e = routing_choice(&r, row, j);
         A grad = scale * (g[j] - mean) / below;
         z[e] += softmax ? scores[e] * grad : grad * scores[e] * (A(1) - scores[e]);
     }
+}
+
+// By row: what its p are divided by, or is subtracted in their exponent; and logsumexp^2.
+template <class A> __global__ void sum_rows(struct routing r, A *sums, const A *logits)
+{
+    const A *z = logits + blockIdx.x * r.experts;
+    A logsumexp = logsumexp_of(z, r.experts), sum = 0;
+    for (size_t e = threadIdx.x; e < r.experts; e += THREADS)
+        sum += A(1) / (A(1) + exp(-z[e]));
+    sum = warps_sum<WARPS>(sum);
+    if (threadIdx.x > 0)
+        return;
+    sums[2 * blockIdx.x] = r.score == ROUTER_SOFTMAX ? logsumexp : sum;
+    sums[2 * blockIdx.x + 1] = logsumexp * logsumexp;
 }
 
 // Which of a token's choices an expert is; `chosen`: none.
@@ -211,6 +282,34 @@ __device__ size_t choice_of(const struct routing &r, const int32_t *row, size_t 
     for (size_t j = 0; j < r.chosen; j++)
         found = routing_choice(&r, row, j) == expert ? j : found;
     return found;
+}
+
+// Totals of an expert, and behind the last expert those of tokens, of a sequence.
+template <class A>
+__global__ void sum_totals(struct routing r, double *totals, const int32_t *choices, const A *logits, const A *sums,
+                           const int32_t *repeats, size_t tokens)
+{
+    size_t e = blockIdx.x, sequences = gridDim.y;
+    bool all = e == r.experts;
+    double count = 0, sum = 0;
+    for (size_t t = blockIdx.y + threadIdx.x * sequences; t < tokens; t += THREADS * sequences) {
+        double times = repeats ? repeats[t] : 1;
+        if (all) {
+            count += times;
+            sum += times * (double)sums[2 * t + 1];
+            continue;
+        }
+        A z = logits[t * r.experts + e], of = sums[2 * t];
+        count += choice_of(r, choices + t * routing_words(&r), e) < r.chosen ? times : 0;
+        sum += times * (double)(r.score == ROUTER_SOFTMAX ? exp(z - of) : A(1) / (A(1) + exp(-z)) / of);
+    }
+    count = warps_sum<WARPS>(count);
+    sum = warps_sum<WARPS>(sum);
+    if (threadIdx.x > 0)
+        return;
+    totals += blockIdx.y * router_totals(&r);
+    totals[all ? 2 * r.experts : e] += count;
+    totals[all ? 2 * r.experts + 1 : r.experts + e] += sum;
 }
 
 constexpr unsigned PLACERS = 1024;
@@ -331,13 +430,31 @@ void cuda_route_forward(struct device *device, struct routing routing, struct te
 }
 
 void cuda_route_backward(struct device *device, struct routing routing, struct tensor logits, struct tensor choices,
-                         struct tensor grad_weights)
+                         struct tensor grad_weights, struct router_terms terms, struct tensor totals,
+                         struct tensor repeats)
 {
     with_type(logits.dtype, [&](auto type) {
         using A = typename decltype(type)::type;
         if constexpr (std::is_same_v<A, wide_t<A>>)
             launch(route_back<A>, dim3(logits.rows), THREADS, 0, device, routing, (A *)logits.data,
-                   (const int32_t *)choices.data, (const A *)grad_weights.data);
+                   (const int32_t *)choices.data, (const A *)grad_weights.data, terms, (const double *)totals.data,
+                   totals.rows, (const int32_t *)repeats.data);
+    });
+}
+
+void cuda_route_count(struct device *device, struct routing routing, struct tensor totals, struct tensor choices,
+                      struct tensor logits, bool softmax, struct tensor repeats, struct tensor row_sums)
+{
+    routing.score = softmax ? ROUTER_SOFTMAX : routing.score;
+    with_type(logits.dtype, [&](auto type) {
+        using A = typename decltype(type)::type;
+        if constexpr (std::is_same_v<A, wide_t<A>>) {
+            launch(sum_rows<A>, dim3(logits.rows), THREADS, 0, device, routing, (A *)row_sums.data,
+                   (const A *)logits.data);
+            launch(sum_totals<A>, dim3(routing.experts + 1, totals.rows), THREADS, 0, device, routing,
+                   (double *)totals.data, (const int32_t *)choices.data, (const A *)logits.data,
+                   (const A *)row_sums.data, (const int32_t *)repeats.data, logits.rows);
+        }
     });
 }
 
