@@ -52,11 +52,12 @@ static void check_all_methods(struct fixture *f, const char *what)
     struct step_report report = {0};
     double *expected = fixture_step(f, "full", NULL, &report);
     double loss = report.sums.loss;
-    for (const struct method *const *m = methods; *m; m++) {
+    static size_t first; // under the sanitizers a method takes other variants from one model to the next
+    for (const struct method *const *m = methods; *m; m++, first++) {
         bool spaco = strcmp((*m)->name, "spaco") == 0;
         if (!(*m)->exact && !spaco)
             continue;
-        for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        for (size_t i = first % STRIDE; i < sizeof variants / sizeof *variants; i += STRIDE) {
             size_t chunk = variants[i].chunk;
             void *options = fixture_options(*m, "chunk=%zu budget=%zu %s", chunk, (f->context + chunk - 1) / chunk,
                                             variants[i].options);

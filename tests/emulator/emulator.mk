@@ -70,8 +70,8 @@ endef
 # calibration, NCCL's operations by themselves and all of cards but their sensors: test_device and test_nccl_command watch
 # the device's host code on each change.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 36)))
-$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),2e4,1e4))))
-$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),5e3,2.5e3))))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),2e4,2.5e3))))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),5e3,1e3))))
 $(eval $(call EMULATED_RUN,cards,$(if $(BRIEF),LONGBP_TEST=test_sensors_as_csv) NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
 $(if $(BRIEF),,$(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention)))
