@@ -93,9 +93,9 @@ static void ask_for_experts(struct device *d)
     op_permute_slots(d, routing, i32[ROWS], i32[SLOTS], i32[STARTS], i32[CHOICES]);
     op_gather_slots(d, t[X], t[LOGITS], i32[SLOTS], 1, 0);
     op_grouped_gemm(d, experts, t[Y], t[X], NO_TRANSPOSE, t[MATRICES], TRANSPOSE, 1);
-    op_expert_act_forward(d, t[Y], t[X], ACTIVATION_SILU);
+    op_expert_act_forward(d, t[Y], t[X], (struct expert_act){0});
     op_scatter_slots(d, t[LOGITS], t[X], i32[ROWS], t[WEIGHTS], 0);
-    op_expert_act_backward(d, t[X], t[Y], t[WEIGHTS], t[WEIGHTS], i32[SLOTS], 0, ACTIVATION_SILU);
+    op_expert_act_backward(d, t[X], t[Y], t[WEIGHTS], t[WEIGHTS], i32[SLOTS], 0, (struct expert_act){0});
     op_route_count(d, routing, totals, i32[CHOICES], t[LOGITS], true, tensor_none(), t[X]);
     op_route_backward(d, routing, t[LOGITS], i32[CHOICES], t[WEIGHTS], (struct router_terms){0}, tensor_none(),
                       tensor_none());

@@ -439,14 +439,20 @@ struct expert_rows {
 };
 typedef void grouped_gemm_op(struct device *device, struct expert_rows experts, struct tensor c, struct tensor a,
                              enum transpose transpose_a, struct tensor b, enum transpose transpose_b, double alpha);
-// y = activation(gate) * up, gate_up = [gate | up].  y: [R, f], gate_up: [R, 2 f].
+// y = activation(gate) * up; or with alpha (gpt-oss), g = min(gate, limit) and u = up within the limit on both
+// sides, (u + 1) g / (1 + exp(-alpha g)). At the limit a gradient passes.
+struct expert_act {
+    enum activation activation;
+    double alpha, limit; // 0: none
+};
+// gate_up = [gate | up].  y: [R, f], gate_up: [R, 2 f].
 typedef void expert_act_forward_op(struct device *device, struct tensor y, struct tensor gate_up,
-                                   enum activation activation);
+                                   struct expert_act act);
 // In place, y the forward's, g = weights[slots[first + r]], grad the gradient of g * y: gate_up becomes its
 // gradient, grad becomes g * y, and grad_weights[slot] = <grad, y>.
 typedef void expert_act_backward_op(struct device *device, struct tensor gate_up, struct tensor grad,
                                     struct tensor grad_weights, struct tensor weights, struct tensor slots,
-                                    size_t first, enum activation activation);
+                                    size_t first, struct expert_act act);
 
 // Depthwise causal convolution of 4 taps, and SiLU: y[t] = silu(sum over j < 4 of weight[., j] * x[t - 3 + j]),
 // rows before t = 0 those of tail and rows before a document 0, or base's. x, y: [n, w], weight: [w, 4], tail,

@@ -139,18 +139,17 @@ void op_grouped_gemm(struct device *device, struct expert_rows experts, struct t
     }
 }
 
-void op_expert_act_forward(struct device *device, struct tensor y, struct tensor gate_up,
-                           enum activation activation)
+void op_expert_act_forward(struct device *device, struct tensor y, struct tensor gate_up, struct expert_act act)
 {
     if (failed(device))
         return;
     CHECK(y.rows == gate_up.rows && 2 * y.cols == gate_up.cols && y.dtype == gate_up.dtype);
-    RUN(device, WORK_SWIGLU, expert_act_forward, bytes(y) + bytes(gate_up), y, gate_up, activation);
+    RUN(device, WORK_SWIGLU, expert_act_forward, bytes(y) + bytes(gate_up), y, gate_up, act);
 }
 
 void op_expert_act_backward(struct device *device, struct tensor gate_up, struct tensor grad,
                             struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
-                            enum activation activation)
+                            struct expert_act act)
 {
     if (failed(device))
         return;
@@ -160,5 +159,5 @@ void op_expert_act_backward(struct device *device, struct tensor gate_up, struct
           is_i32(slots, tensor_count(weights), 1) && first + grad.rows <= slots.rows);
     double per_row = 4 + 2 * dtype_bytes(weights.dtype);
     RUN(device, WORK_SWIGLU, expert_act_backward, 2 * (bytes(gate_up) + bytes(grad)) + per_row * grad.rows, gate_up,
-        grad, grad_weights, weights, slots, first, activation);
+        grad, grad_weights, weights, slots, first, act);
 }

@@ -28,14 +28,14 @@ static struct block_shape shape(const struct config *c, size_t layer, size_t par
     (void)layer;
     const struct experts *e = &c->experts;
     const struct block_shape shapes[] = {
-        [ROUTER] = {.out = e->routing.experts, .in = c->width},
+        [ROUTER] = {.out = e->routing.experts, .in = c->width, .bias = e->router_bias},
         [CORRECTION] = {.out = e->correction_bias ? e->routing.experts : 0},
         [SHARED_GATE] = {.out = e->shared_width, .in = c->width},
         [SHARED_UP] = {.out = e->shared_width, .in = c->width},
         [SHARED_DOWN] = {.out = e->shared_width ? c->width : 0, .in = e->shared_width},
         [SHARED_WEIGHT] = {.out = e->shared_gated ? 1 : 0, .in = c->width},
-        [GATE_UP] = {.out = 2 * e->routing.experts * e->width, .in = c->width},
-        [DOWN] = {.out = e->routing.experts * c->width, .in = e->width},
+        [GATE_UP] = {.out = 2 * e->routing.experts * e->width, .in = c->width, .bias = e->bias},
+        [DOWN] = {.out = e->routing.experts * c->width, .in = e->width, .bias = e->bias},
     };
     return shapes[parameter];
 }
@@ -154,6 +154,53 @@ static struct expert_rows rows_of(const struct permuted *p, struct blocks b)
     return (struct expert_rows){p->starts, p->count, b.row};
 }
 
+static struct expert_act act_of(const struct model *model)
+{
+    const struct experts *e = &model->config.experts;
+    return (struct expert_act){model->config.activation, e->alpha, e->limit};
+}
+
+// A bias of experts, or its gradient, as a column of numbers for each: [E out, 1].
+static struct tensor columns_of(struct tensor bias)
+{
+    return tensor_reshape(bias, tensor_count(bias), 1);
+}
+
+// y += the bias of each row's expert.
+static void add_biases(struct model *model, struct expert_rows rows, const struct parameter *bias, struct tensor y)
+{
+    struct tensor made = scratch(model, y.rows, y.cols);
+    op_grouped_gemm(model->device, rows, made, tensor_rows(model->ones, 0, y.rows), NO_TRANSPOSE,
+                    columns_of(bias->value), TRANSPOSE, 1);
+    op_accumulate(model->device, y, made);
+    tensor_free(model->device, &made);
+}
+
+// Gradient of the bias += that of rows times a factor of each, [R, 1].
+static void add_bias_gradients(struct model *model, struct expert_rows rows, const struct parameter *bias,
+                               struct tensor grad, struct tensor factors)
+{
+    if (bias->grad.data)
+        op_grouped_gemm(model->device, rows, columns_of(bias->grad), grad, TRANSPOSE, factors, NO_TRANSPOSE, 1);
+}
+
+// The backward of a block's weights times down_proj's bias. grad: of the block's weighted sums.
+static void weighted_biases_backward(struct model *model, const struct permuted *p, struct blocks b,
+                                     const struct parameter *bias, struct tensor grad, struct tensor grad_weights)
+{
+    struct device *device = model->device;
+    size_t slots = p->count;
+    struct tensor weights = statistics(model, b.count, 1), factors = scratch(model, b.count, 1);
+    op_gather_slots(device, weights, tensor_reshape(p->weights, slots, 1), p->slots, 1, b.row);
+    op_copy(device, factors, weights);
+    add_bias_gradients(model, rows_of(p, b), bias, grad, factors);
+    op_grouped_gemm(device, rows_of(p, b), factors, grad, NO_TRANSPOSE, columns_of(bias->value), NO_TRANSPOSE, 1);
+    op_scatter_slots(device, tensor_reshape(grad_weights, slots, 1), factors, tensor_reshape(p->rows, slots, 1),
+                     tensor_none(), b.row);
+    tensor_free(device, &factors);
+    tensor_free(device, &weights);
+}
+
 // gate_up: [n k, 2 f], or scratch of a block. Adds the weighted sums of what the experts give to sum, if it is a
 // tensor.
 static void experts_forward(struct model *model, const struct projection *p, const struct permuted *permuted,
@@ -169,11 +216,15 @@ static void experts_forward(struct model *model, const struct projection *p, con
         struct tensor u = tensor_rows(gate_up, gate_up.rows == permuted->count ? b.row : 0, b.count);
         op_gather_slots(device, in_block, h, permuted->slots, permuted->routing.chosen, b.row);
         op_grouped_gemm(device, rows, u, in_block, NO_TRANSPOSE, p[GATE_UP].weight->value, TRANSPOSE, 1);
+        if (p[GATE_UP].bias)
+            add_biases(model, rows, p[GATE_UP].bias, u);
         if (!sum.data)
             continue;
-        op_expert_act_forward(device, act_block, u, model->config.activation);
+        op_expert_act_forward(device, act_block, u, act_of(model));
         // The results of a block take the place of its inputs.
         op_grouped_gemm(device, rows, in_block, act_block, NO_TRANSPOSE, p[DOWN].weight->value, TRANSPOSE, 1);
+        if (p[DOWN].bias)
+            add_biases(model, rows, p[DOWN].bias, in_block);
         op_scatter_slots(device, sum, in_block, permuted->rows, permuted->weights, b.row);
     }
     tensor_free(device, &act);
@@ -204,7 +255,7 @@ static void shared_forward(struct model *model, const struct projection *p, stru
         }
         if (!sum.data)
             continue;
-        op_expert_act_forward(device, half_block, u, model->config.activation);
+        op_expert_act_forward(device, half_block, u, act_of(model));
         projection_forward(model, &p[SHARED_DOWN], out_block, half_block, false);
         op_scatter_slots(device, sum, out_block, permuted.rows, permuted.weights, b.row);
     }
@@ -243,6 +294,19 @@ static struct tensor gate_up_new(struct model *model, size_t n, size_t f, bool k
 static struct tensor logits_new(struct model *model, size_t n, size_t experts, bool keeping)
 {
     return keeping ? statistic(model, n, experts) : statistics(model, n, experts);
+}
+
+// A bias is of the model's dtype, and logits of the statistics'.
+static void router_forward(struct model *model, const struct projection *router, struct tensor logits,
+                           struct tensor h)
+{
+    struct projection product = *router;
+    struct device *device = model->device;
+    for (struct blocks b = blocks_of(device, h.rows, model->ones.rows); router->bias && blocks_next(&b);)
+        op_gemm(device, tensor_rows(logits, b.row, b.count), tensor_rows(model->ones, 0, b.count), NO_TRANSPOSE,
+                router->bias->value, NO_TRANSPOSE, 1, 0);
+    product.bias = NULL;
+    projection_forward(model, &product, logits, h, router->bias != NULL);
 }
 
 // Keeps a tensor or frees it.
@@ -295,7 +359,7 @@ static void forward(struct cell_at at, struct tensor x, struct tensor y, struct 
         keep_or_free(model, kept, KEPT_SHARED_LOGITS, logits, keeping);
     }
     struct tensor logits = logits_new(model, n, e->routing.experts, keeping);
-    projection_forward(model, &p[ROUTER], logits, h, false);
+    router_forward(model, &p[ROUTER], logits, h);
     struct permuted permuted = experts_open(at, logits, output);
     struct tensor gate_up = gate_up_new(model, permuted.count, e->width, keeping);
     experts_forward(model, p, &permuted, h, gate_up, sum);
@@ -327,7 +391,11 @@ static void experts_backward(struct model *model, const struct projection *p, co
         op_gather_slots(device, wide_block, grad, permuted->slots, chosen, b.row);
         op_grouped_gemm(device, rows, act_block, wide_block, NO_TRANSPOSE, down->value, NO_TRANSPOSE, 1);
         op_expert_act_backward(device, u, act_block, grad_weights, permuted->weights, permuted->slots, b.row,
-                               model->config.activation);
+                               act_of(model));
+        if (p[DOWN].bias)
+            weighted_biases_backward(model, permuted, b, p[DOWN].bias, wide_block, grad_weights);
+        if (p[GATE_UP].bias)
+            add_bias_gradients(model, rows, p[GATE_UP].bias, u, tensor_rows(model->ones, 0, b.count));
         if (down->grad.data)
             op_grouped_gemm(device, rows, down->grad, wide_block, TRANSPOSE, act_block, NO_TRANSPOSE, 1);
         if (into->grad.data) {
@@ -398,7 +466,7 @@ static void shared_backward(struct model *model, const struct projection *p, con
                       of_u = {0};
         projection_backward_input(model, &p[SHARED_DOWN], half_block, grad_block, &of_u, false);
         op_expert_act_backward(device, u, half_block, grad_weights, permuted.weights, permuted.slots, b.row,
-                               model->config.activation);
+                               act_of(model));
         projection_backward_weights(model, &p[SHARED_DOWN], grad_block, &of_u, half_block);
         tensor_free(device, &of_u);
         for (size_t i = 0; i < 2; i++) {
@@ -457,12 +525,7 @@ static void backward(struct cell_at at, struct tensor x, struct kept *kept, stru
 
 static bool check(const struct config *config, struct status *status)
 {
-    const struct experts *e = &config->experts;
-    if (!config_check_experts(e, status))
-        return false;
-    const char *unsupported = e->bias || e->router_bias ? "biases" : e->alpha > 0 ? "clamped activations" : NULL;
-    return !unsupported ||
-           status_set(status, STATUS_UNSUPPORTED, "mixtures of experts with %s are not supported", unsupported);
+    return config_check_experts(&config->experts, status);
 }
 
 static double kept_bytes(const struct model *model, size_t layer)

@@ -140,7 +140,8 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
     if (!row->joins && shape.out > 0)
         p->weight = add_weight(model, layer, row, shape);
     if (shape.bias) {
-        p->bias = add_to_layer(model, 1, shape.out, layer, row->name, ".bias");
+        p->bias =
+            add_to_layer(model, 1, shape.out, layer, row->name, row->form == FORM_EXPERTS ? "_bias" : ".bias");
         p->bias->vector = true;
     }
     if (row->target && parts[0]->weight)
@@ -310,6 +311,18 @@ void model_set_longest(struct model *model, size_t longest)
     model->rope_longest = longest;
 }
 
+static void set_ones(struct model *model)
+{
+    size_t rows = model->device->ops->rules->expert_rows;
+    double *ones = malloc(rows * sizeof *ones);
+    CHECK(ones);
+    for (size_t i = 0; i < rows; i++)
+        ones[i] = 1;
+    model->ones = tensor_new(model->device, rows, 1, model->device->ops->dtype, CATEGORY_WEIGHTS);
+    tensor_write(model->device, model->ones, ones);
+    free(ones);
+}
+
 void model_open(struct model *model, const struct config *config, const struct lora *lora,
                 const struct ranks *ranks, struct device *device)
 {
@@ -325,10 +338,14 @@ void model_open(struct model *model, const struct config *config, const struct l
         if (kind->rope_theta > 0)
             set_frequencies(model, k);
     }
+    if (config->experts.bias || config->experts.router_bias)
+        set_ones(model);
 }
 
 void model_close(struct model *model)
 {
+    if (model->device)
+        tensor_free(model->device, &model->ones);
     for (size_t k = CONFIG_KINDS; model->device && k-- > 0;)
         if (frequencies_of(model, k) == k)
             tensor_free(model->device, &model->rope_frequencies[k]);

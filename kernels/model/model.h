@@ -90,6 +90,7 @@ struct model {
     struct layer *layers;
     // [1, rotary / 2] f64, longrope's [2, ..], of short and of long documents, by kind; kinds may share one
     struct tensor rope_frequencies[CONFIG_KINDS];
+    struct tensor ones;         // [a block of permuted rows, 1], of experts or routers with biases
     size_t rope_longest;        // the longest document that dynamic ones are for; 0: one of the original context
     struct unit_keeper *keeper; // unit.h; NULL: the parameters are listed alone
     struct unit_listener *listener; // unit.h; NULL: none

@@ -516,34 +516,55 @@ static double sigma_of(double g, enum activation activation, double *slope)
     return 1 / (1 + exp(-z));
 }
 
+// The last one clamps part of the numbers.
+static const struct expert_act acts[] = {{ACTIVATION_SILU, 0, 0}, {ACTIVATION_GELU_TANH, 0, 0}, {0, 1.702, 1.5}};
+#define ACTS (sizeof acts / sizeof *acts)
+
+// y of a gate and an up, and its slopes.
+static double act_of(double gate, double up, struct expert_act act, double *of_gate, double *of_up)
+{
+    double slope, sigma, g = gate, u = up;
+    if (act.alpha == 0) {
+        sigma = sigma_of(g, act.activation, &slope);
+        *of_gate = u * sigma * (1 + g * slope * (1 - sigma));
+        *of_up = g * sigma;
+        return g * sigma * u;
+    }
+    g = fmin(gate, act.limit), u = fmax(fmin(up, act.limit), -act.limit);
+    sigma = 1 / (1 + exp(-act.alpha * g));
+    *of_gate = gate > act.limit ? 0 : (u + 1) * sigma * (1 + act.alpha * g * (1 - sigma));
+    *of_up = fabs(up) > act.limit ? 0 : g * sigma;
+    return (u + 1) * g * sigma;
+}
+
 void expert_act_forward_cases(struct cases *c)
 {
-    for (size_t s = 0; s < BLOCKS * ACTIVATION_COUNT; s++) {
-        const struct block *b = &row_blocks[s / ACTIVATION_COUNT];
-        enum activation activation = (enum activation)(s % ACTIVATION_COUNT);
+    for (size_t s = 0; s < BLOCKS * ACTS; s++) {
+        const struct block *b = &row_blocks[s / ACTS];
+        struct expert_act act = acts[s % ACTS];
         size_t f = act_widths[s % 4], rows = rows_of(b);
         if (case_is_too_large(c, (double)(rows * f)))
             continue;
         c->offset = s % 3 == 1;
         struct operand *gate_up = case_random(c, rows, 2 * f, 2, "gate_up"), *y = case_output(c, rows, f);
         c->offset = 0;
-        CASE_RUN(c, op_expert_act_forward(c->device, y->tensor, gate_up->tensor, activation));
+        CASE_RUN(c, op_expert_act_forward(c->device, y->tensor, gate_up->tensor, act));
         for (size_t i = 0; i < rows * f; i++) {
             const double *row = gate_up->values + i / f * 2 * f;
-            double slope, g = row[i % f];
-            y->values[i] = g * sigma_of(g, activation, &slope) * row[f + i % f];
+            double slopes[2];
+            y->values[i] = act_of(row[i % f], row[f + i % f], act, &slopes[0], &slopes[1]);
         }
-        case_check(c, y, 1, 16, "y, activation %d", activation);
+        case_check(c, y, 1, 16, "y, activation %zu", s % ACTS);
         case_end(c);
     }
 }
 
 void expert_act_backward_cases(struct cases *c)
 {
-    for (size_t s = 0; s < BLOCKS * ACTIVATION_COUNT; s++) {
-        const struct block *b = &row_blocks[s / ACTIVATION_COUNT];
+    for (size_t s = 0; s < BLOCKS * ACTS; s++) {
+        const struct block *b = &row_blocks[s / ACTS];
         const struct routing *r = &routers[b->router];
-        enum activation activation = (enum activation)(s % ACTIVATION_COUNT);
+        struct expert_act act = acts[s % ACTS];
         size_t f = act_widths[s % 4], rows = rows_of(b);
         if (case_is_too_large(c, (double)(rows * f)))
             continue;
@@ -555,23 +576,24 @@ void expert_act_backward_cases(struct cases *c)
         struct operand *grad = case_random(c, rows, f, 1, "grad");
         c->offset = 0;
         CASE_RUN(c, op_expert_act_backward(c->device, gate_up->tensor, grad->tensor, grads->tensor, weights->tensor,
-                                           p.slots->tensor, b->first, activation));
+                                           p.slots->tensor, b->first, act));
         for (size_t row = 0; row < rows; row++) {
             size_t slot = (size_t)p.slots->values[b->first + row];
             double weight = weights->values[slot], dot = 0;
             for (size_t i = 0; i < f; i++) {
-                double *g = gate_up->values + row * 2 * f + i, *u = g + f, *v = grad->values + row * f + i, slope;
-                double sigma = sigma_of(*g, activation, &slope), act = *g * sigma, y = act * *u, of_y = weight * *v;
+                double *g = gate_up->values + row * 2 * f + i, *u = g + f, *v = grad->values + row * f + i,
+                       slopes[2];
+                double y = act_of(*g, *u, act, &slopes[0], &slopes[1]), of_y = weight * *v;
                 dot += *v * y;
                 *v = weight * y;
-                *g = of_y * *u * sigma * (1 + act * slope / sigma * (1 - sigma));
-                *u = of_y * act;
+                *g = of_y * slopes[0];
+                *u = of_y * slopes[1];
             }
             grads->values[slot] = dot;
         }
-        case_check(c, gate_up, 1, 32, "gradients of gate and up, activation %d", activation);
-        case_check(c, grad, 1, 32, "weighted y, activation %d", activation);
-        case_check(c, grads, 0, case_growth(f), "gradients of weights, activation %d", activation);
+        case_check(c, gate_up, 1, 32, "gradients of gate and up, activation %zu", s % ACTS);
+        case_check(c, grad, 1, 32, "weighted y, activation %zu", s % ACTS);
+        case_check(c, grads, 0, case_growth(f), "gradients of weights, activation %zu", s % ACTS);
         case_end(c);
     }
 }

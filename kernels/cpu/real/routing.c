@@ -258,12 +258,11 @@ void NAME(permute_slots)(struct device *device, struct routing routing, struct t
 void NAME(gather_slots)(struct device *device, struct tensor dst, struct tensor src, struct tensor slots,
                         size_t chosen, size_t first)
 {
-    size_t width = src.cols;
+    size_t bytes = tensor_bytes(tensor_rows(src, 0, 1));
     const int32_t *slot = (const int32_t *)slots.data + first;
 #pragma omp parallel for schedule(static) if (tensor_count(dst) > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < dst.rows; r++)
-        memcpy((stored *)dst.data + r * width, (const stored *)src.data + (size_t)slot[r] / chosen * width,
-               width * sizeof(stored));
+        memcpy((char *)dst.data + r * bytes, (const char *)src.data + (size_t)slot[r] / chosen * bytes, bytes);
 }
 
 void NAME(scatter_slots)(struct device *device, struct tensor dst, struct tensor src, struct tensor rows,

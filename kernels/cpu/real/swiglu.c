@@ -87,29 +87,61 @@ void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct ten
         backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_GELU_TANH);
 }
 
-__attribute__((always_inline)) static inline void expert_forward(struct tensor y, struct tensor gate_up,
-                                                                 enum activation activation)
+// An expert's row of gpt-oss.
+static void clamped_forward(stored *py, const stored *pg, const stored *pu, size_t n, real alpha, real limit)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        real g = load(pg[i]), u = load(pu[i]);
+        g = g > limit ? limit : g;
+        u = u > limit ? limit : u < -limit ? -limit : u;
+        py[i] = store((u + 1) * g / (1 + real_exp(-alpha * g)));
+    }
+}
+
+static real clamped_backward(stored *pg, stored *pu, stored *py, size_t n, real weight, real alpha, real limit)
+{
+    real dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (size_t i = 0; i < n; i++) {
+        real gate = load(pg[i]), up = load(pu[i]), of_y = load(py[i]), grad = weight * of_y;
+        real g = gate > limit ? limit : gate, u = up > limit ? limit : up < -limit ? -limit : up;
+        real sigma = 1 / (1 + real_exp(-alpha * g)), act = g * sigma, y = (u + 1) * act;
+        dot += of_y * y;
+        pg[i] = store(gate > limit ? 0 : grad * (u + 1) * (sigma + alpha * act * (1 - sigma)));
+        pu[i] = store(up > limit || up < -limit ? 0 : grad * act);
+        py[i] = store(weight * y);
+    }
+    return dot;
+}
+
+void NAME(expert_act_forward)(struct device *device, struct tensor y, struct tensor gate_up, struct expert_act act)
 {
     size_t f = y.cols;
 #pragma omp parallel for schedule(static) if (tensor_count(y) > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < y.rows; r++) {
+        stored *py = (stored *)y.data + r * f;
         const stored *pg = (const stored *)gate_up.data + 2 * r * f;
-        forward_piece((stored *)y.data + r * f, pg, pg + f, f, activation);
+        if (act.alpha > 0)
+            clamped_forward(py, pg, pg + f, f, (real)act.alpha, (real)act.limit);
+        else if (act.activation == ACTIVATION_SILU)
+            forward_piece(py, pg, pg + f, f, ACTIVATION_SILU);
+        else
+            forward_piece(py, pg, pg + f, f, ACTIVATION_GELU_TANH);
     }
 }
 
-void NAME(expert_act_forward)(struct device *device, struct tensor y, struct tensor gate_up,
-                              enum activation activation)
+static real row_backward(stored *pg, stored *pu, stored *py, size_t n, real weight, struct expert_act act)
 {
-    if (activation == ACTIVATION_SILU)
-        expert_forward(y, gate_up, ACTIVATION_SILU);
-    else
-        expert_forward(y, gate_up, ACTIVATION_GELU_TANH);
+    if (act.alpha > 0)
+        return clamped_backward(pg, pu, py, n, weight, (real)act.alpha, (real)act.limit);
+    return act.activation == ACTIVATION_SILU ? backward_piece(pg, pu, py, n, weight, ACTIVATION_SILU)
+                                             : backward_piece(pg, pu, py, n, weight, ACTIVATION_GELU_TANH);
 }
 
 void NAME(expert_act_backward)(struct device *device, struct tensor gate_up, struct tensor grad,
                                struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
-                               enum activation activation)
+                               struct expert_act act)
 {
     size_t f = grad.cols;
     const int32_t *slot = (const int32_t *)slots.data + first;
@@ -117,8 +149,6 @@ void NAME(expert_act_backward)(struct device *device, struct tensor gate_up, str
     for (size_t r = 0; r < grad.rows; r++) {
         stored *pg = (stored *)gate_up.data + 2 * r * f, *pv = (stored *)grad.data + r * f;
         real weight = ((const real *)weights.data)[slot[r]];
-        ((real *)grad_weights.data)[slot[r]] =
-            activation == ACTIVATION_SILU ? backward_piece(pg, pg + f, pv, f, weight, ACTIVATION_SILU)
-                                          : backward_piece(pg, pg + f, pv, f, weight, ACTIVATION_GELU_TANH);
+        ((real *)grad_weights.data)[slot[r]] = row_backward(pg, pg + f, pv, f, weight, act);
     }
 }

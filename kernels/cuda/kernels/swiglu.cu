@@ -63,10 +63,36 @@ template <int N, class T, class Act> __global__ void backward(T *gate, T *up, T 
     write(grad_y + i, y, count - i);
 }
 
+// Experts' products: of a gate and an up, and their gradients in place.
+template <class A, class Act> struct plain {
+    plain(struct expert_act) {}
+    __device__ A product(A g, A u) const { return g / (A(1) + exp(-Act::argument(g))) * u; }
+    __device__ A backward(A &g, A &u, A grad) const { return gradients<Act>(g, u, grad); }
+};
+template <class A> struct clamped {
+    A alpha, limit;
+    clamped(struct expert_act act) : alpha((A)act.alpha), limit((A)act.limit) {}
+    __device__ A within(A u) const { return u > limit ? limit : u < -limit ? -limit : u; }
+    __device__ A product(A g, A u) const
+    {
+        g = g > limit ? limit : g;
+        return (within(u) + A(1)) * g / (A(1) + exp(-alpha * g));
+    }
+    __device__ A backward(A &gate, A &up, A grad) const
+    {
+        A g = gate > limit ? limit : gate, u = within(up);
+        A sigma = A(1) / (A(1) + exp(-alpha * g)), act = g * sigma;
+        gate = gate > limit ? A(0) : grad * (u + A(1)) * (sigma + alpha * act * (A(1) - sigma));
+        up = up > limit || up < -limit ? A(0) : grad * act;
+        return (u + A(1)) * act;
+    }
+};
+
 // Experts' rows, a warp each.
 constexpr int ROWS = THREADS / 32;
 
-template <int N, class T, class Act> __global__ void expert_forward(T *y, const T *gate_up, size_t rows, size_t f)
+template <int N, class T, class Product>
+__global__ void expert_forward(T *y, const T *gate_up, size_t rows, size_t f, Product act)
 {
     using A = wide_t<T>;
     size_t row = blockIdx.x * (size_t)ROWS + threadIdx.x / 32;
@@ -79,14 +105,14 @@ template <int N, class T, class Act> __global__ void expert_forward(T *y, const 
         read(u, up + i);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            u[j] *= g[j] / (A(1) + exp(-Act::argument(g[j])));
+            u[j] = act.product(g[j], u[j]);
         write(y + row * f + i, u);
     }
 }
 
-template <int N, class T, class Act>
+template <int N, class T, class Product>
 __global__ void expert_backward(T *gate_up, T *grads, wide_t<T> *grad_weights, const wide_t<T> *weights,
-                                const int32_t *slots, size_t rows, size_t f)
+                                const int32_t *slots, size_t rows, size_t f, Product act)
 {
     using A = wide_t<T>;
     size_t row = blockIdx.x * (size_t)ROWS + threadIdx.x / 32;
@@ -101,7 +127,7 @@ __global__ void expert_backward(T *gate_up, T *grads, wide_t<T> *grad_weights, c
         read(grad, v + i);
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            A y = gradients<Act>(g[j], u[j], weight * grad[j]);
+            A y = act.backward(g[j], u[j], weight * grad[j]);
             dot += grad[j] * y;
             grad[j] = weight * y;
         }
@@ -129,6 +155,21 @@ template <class Body> void with_shape(enum dtype dtype, enum activation activati
     });
 }
 
+// body(type_of<T>, N, what an expert multiplies)
+template <class Body> void with_product(enum dtype dtype, struct expert_act act, bool vector, Body body)
+{
+    if (act.alpha > 0) {
+        with_type(dtype, [&](auto type) {
+            using T = typename decltype(type)::type;
+            with_lanes<LANES<T>>(vector, [&](auto lanes) { body(type, lanes, clamped<wide_t<T>>(act)); });
+        });
+    } else {
+        with_shape(dtype, act.activation, vector, [&](auto type, auto lanes, auto activation) {
+            body(type, lanes, plain<wide_t<typename decltype(type)::type>, decltype(activation)>(act));
+        });
+    }
+}
+
 } // namespace
 
 void cuda_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
@@ -153,27 +194,26 @@ void cuda_swiglu_backward(struct device *device, struct tensor gate, struct tens
     });
 }
 
-void cuda_expert_act_forward(struct device *device, struct tensor y, struct tensor gate_up,
-                             enum activation activation)
+void cuda_expert_act_forward(struct device *device, struct tensor y, struct tensor gate_up, struct expert_act act)
 {
     bool words = aligned(16 / dtype_bytes(y.dtype), y.cols, y, gate_up);
-    with_shape(y.dtype, activation, words, [&](auto type, auto lanes, auto act) {
+    with_product(y.dtype, act, words, [&](auto type, auto lanes, auto product) {
         using T = typename decltype(type)::type;
-        launch(expert_forward<lanes.value, T, decltype(act)>, dim3(ceil_div(y.rows, ROWS)), THREADS, 0, device,
-               (T *)y.data, (const T *)gate_up.data, y.rows, y.cols);
+        launch(expert_forward<lanes.value, T, decltype(product)>, dim3(ceil_div(y.rows, ROWS)), THREADS, 0, device,
+               (T *)y.data, (const T *)gate_up.data, y.rows, y.cols, product);
     });
 }
 
 void cuda_expert_act_backward(struct device *device, struct tensor gate_up, struct tensor grad,
                               struct tensor grad_weights, struct tensor weights, struct tensor slots, size_t first,
-                              enum activation activation)
+                              struct expert_act act)
 {
     bool words = aligned(16 / dtype_bytes(grad.dtype), grad.cols, grad, gate_up);
-    with_shape(grad.dtype, activation, words, [&](auto type, auto lanes, auto act) {
+    with_product(grad.dtype, act, words, [&](auto type, auto lanes, auto product) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
-        launch(expert_backward<lanes.value, T, decltype(act)>, dim3(ceil_div(grad.rows, ROWS)), THREADS, 0, device,
-               (T *)gate_up.data, (T *)grad.data, (A *)grad_weights.data, (const A *)weights.data,
-               (const int32_t *)slots.data + first, grad.rows, grad.cols);
+        launch(expert_backward<lanes.value, T, decltype(product)>, dim3(ceil_div(grad.rows, ROWS)), THREADS, 0,
+               device, (T *)gate_up.data, (T *)grad.data, (A *)grad_weights.data, (const A *)weights.data,
+               (const int32_t *)slots.data + first, grad.rows, grad.cols, product);
     });
 }
