@@ -66,7 +66,7 @@ static void every_key_that_transformers_reads_is_known(void **state)
             }
         }
     }
-    assert_int_equal(families_found, 42);
+    assert_int_equal(families_found, 43);
     json_array_foreach(json_object_get(file, "generation"), i, key)
     { // dropped by transformers
         assert_null(config_key_find(KEYS_ALL, json_string_value(key)));

@@ -122,6 +122,9 @@ static void experts_are_named_as_by_transformers(void **state)
          {"block_sparse_moe.router.layer.weight", "block_sparse_moe.input_linear.weight",
           "block_sparse_moe.output_linear.weight", "input_layernorm.weight"},
          3 + 2 * 9},
+        {MOE("\"model_type\": \"gpt_oss\", \"num_local_experts\": 3, \"head_dim\": 8"),
+         {"mlp.router.weight", "mlp.router.bias", "mlp.experts.gate_up_proj_bias", "mlp.experts.down_proj"},
+         3 + 2 * 17},
         {MOE("\"model_type\": \"ernie4_5_moe\", \"moe_num_experts\": 3, \"moe_k\": 2"),
          {"mlp.gate.weight", "mlp.experts.2.gate_proj.weight", "mlp.shared_experts.down_proj.weight",
           "mlp.moe_statics.e_score_correction_bias"},
@@ -158,6 +161,164 @@ static void experts_are_named_as_by_transformers(void **state)
         read_weights(&bench, DTYPE_F64);
         for (size_t j = 0; j < bench.model.parameter_count; j++)
             expect_random(&bench, &bench.model.parameters[j], 5, i % 2 ? DTYPE_F64 : DTYPE_BF16, DTYPE_F64);
+        bench_close(&bench);
+    }
+}
+
+static void append_tensor(char **header, unsigned char **data, size_t *bytes, const char *name, const char *dtype,
+                          const char *shape, const void *values, size_t count)
+{
+    char *longer = NULL;
+    assert_true(asprintf(&longer, "%s%s\"%s\": {\"dtype\": \"%s\", \"shape\": %s, \"data_offsets\": [%zu, %zu]}",
+                         *header, *bytes ? ", " : "", name, dtype, shape, *bytes, *bytes + count) > 0);
+    free(*header);
+    *header = longer;
+    *data = realloc(*data, *bytes + count);
+    memcpy(*data + *bytes, values, count);
+    *bytes += count;
+}
+
+static unsigned char code_at(size_t i)
+{
+    return (unsigned char)(i * 37 + i / 251 + 11);
+}
+
+// Writes the folder's file again, each tensor as `change` appends it.
+struct rewriting {
+    char *header;
+    unsigned char *data;
+    size_t bytes;
+    const char *name, *other;
+};
+static void rewrite(struct bench *bench, struct rewriting *r,
+                    void (*change)(struct rewriting *r, const struct safetensors_tensor *t))
+{
+    struct safetensors file;
+    struct status status = {0};
+    if (!safetensors_open(&file, bench_path(bench, "model.safetensors").text, &status))
+        fail_msg("%s", status.message);
+    r->header = strdup("{");
+    for (size_t i = 0; i < file.count; i++)
+        change(r, &file.tensors[i]);
+    safetensors_close(&file);
+    uint64_t length = strlen(r->header) + 1;
+    unsigned char *whole = malloc(sizeof length + length + r->bytes);
+    memcpy(whole, &length, sizeof length);
+    memcpy(whole + sizeof length, r->header, length - 1);
+    whole[sizeof length + length - 1] = '}';
+    if (r->bytes > 0)
+        memcpy(whole + sizeof length + length, r->data, r->bytes);
+    scratch_file(&bench->scratch, "model.safetensors", (const char *)whole, sizeof length + length + r->bytes);
+    free(whole);
+    free(r->data);
+    free(r->header);
+}
+
+static void append(struct rewriting *r, const char *name, const struct safetensors_tensor *t)
+{
+    char shape[200];
+    safetensors_shape_text(t->rank, t->shape, shape, sizeof shape);
+    append_tensor(&r->header, &r->data, &r->bytes, name, t->dtype_name, shape, t->data, t->bytes);
+}
+
+// Experts' matrices of 32 columns in MXFP4: code_at(i) is byte i of the blocks of each. `name` is left out.
+static void in_mxfp4(struct rewriting *r, const struct safetensors_tensor *t)
+{
+    char shape[100], name[120];
+    size_t rows = t->shape[0] * t->shape[2];
+    if (t->rank != 3) {
+        append(r, t->name, t);
+        return;
+    }
+    unsigned char *codes = malloc(17 * rows);
+    for (size_t j = 0; j < 17 * rows; j++)
+        codes[j] = j < 16 * rows ? code_at(j) : (unsigned char)(120 + (j - 16 * rows) % 13);
+    snprintf(shape, sizeof shape, "[%zu, %zu, 1, 16]", t->shape[0], t->shape[2]);
+    snprintf(name, sizeof name, "%s_blocks", t->name);
+    if (!r->name || !strstr(name, r->name))
+        append_tensor(&r->header, &r->data, &r->bytes, name, "U8", shape, codes, 16 * rows);
+    snprintf(shape, sizeof shape, "[%zu, %zu, 1]", t->shape[0], t->shape[2]);
+    snprintf(name, sizeof name, "%s_scales", t->name);
+    append_tensor(&r->header, &r->data, &r->bytes, name, "U8", shape, codes + 16 * rows, rows);
+    free(codes);
+}
+
+static void under_another_name(struct rewriting *r, const struct safetensors_tensor *t)
+{
+    char name[120];
+    snprintf(name, sizeof name, "model.layers.1.block_sparse_moe.experts.%s", r->name);
+    bool renamed = strcmp(t->name, name) == 0;
+    snprintf(name, sizeof name, "model.layers.1.block_sparse_moe.experts.%s", r->other);
+    if (renamed || strcmp(t->name, name) != 0)
+        append(r, renamed ? name : t->name, t);
+}
+
+static void mxfp4_is_expanded(void **state)
+{
+    static const double levels[16] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6};
+    static const char json[] = "{\"model_type\": \"gpt_oss\", \"hidden_size\": 32, \"num_hidden_layers\": 1, "
+                               "\"num_attention_heads\": 2, \"num_key_value_heads\": 2, \"intermediate_size\": 32, "
+                               "\"vocab_size\": 19, \"num_local_experts\": 2, \"num_experts_per_tok\": 2, "
+                               "\"quantization_config\": {\"quant_method\": \"mxfp4\"}}";
+    struct bench bench;
+    struct config config;
+    struct status status = {0};
+    struct scratch *scratch = *state;
+    scratch_file(scratch, "config.json", json, strlen(json));
+    if (!folder_read_config(scratch->folder, &config, &status))
+        fail_msg("%s", status.message);
+    bench_open(&bench, scratch, config, (struct lora){0}, DTYPE_F64);
+    rewrite(&bench, &(struct rewriting){0}, in_mxfp4);
+    read_weights(&bench, DTYPE_F64);
+    for (size_t i = 0; i < bench.model.parameter_count; i++) {
+        const struct parameter *p = &bench.model.parameters[i];
+        size_t rows = p->experts ? p->value.rows / p->experts : 0;
+        double *found = malloc(tensor_count(p->value) * sizeof *found);
+        tensor_read(bench.device, p->value, found);
+        for (size_t j = 0; p->experts && j < tensor_count(p->value); j++) {
+            size_t row = j / 32 % rows, expert = j / 32 / rows;
+            // Gate's and up's rows lie in turn, of 64 in all.
+            size_t at = expert * rows + (rows == 64 ? row % 32 * 2 + row / 32 : row);
+            unsigned char pair = code_at(at * 16 + j % 32 / 2);
+            double expected = levels[j % 2 ? pair >> 4 : pair & 15] * pow(2, 120 + (double)(at % 13) - 127);
+            if (found[j] != expected)
+                fail_msg("%s[%zu]: expected %g, found %g", p->name, j, expected, found[j]);
+        }
+        free(found);
+    }
+    bench_close(&bench);
+    bench_open(&bench, scratch, config, (struct lora){0}, DTYPE_F64);
+    rewrite(&bench, &(struct rewriting){.name = "down_proj"}, in_mxfp4);
+    expect_unread(&bench, "missing 1: model.layers.0.mlp.experts.down_proj_blocks, unexpected 0");
+    bench_close(&bench);
+}
+
+// An expert's tensor that is missing, of another shape or not of the model is named.
+static void experts_must_be_those_expected(void **state)
+{
+    static const char json[] = MOE("\"model_type\": \"mixtral\", \"num_local_experts\": 3");
+    static const struct {
+        const char *name, *other; // within the experts of layer 1; it gets the other name
+        const char *reason;
+    } cases[] = {
+        {"2.w3.weight", "3.w3.weight",
+         "missing 1: model.layers.1.block_sparse_moe.experts.2.w3.weight, unexpected 1: "
+         "model.layers.1.block_sparse_moe.experts.3.w3.weight"},
+        {"0.w1.weight", "1.w2.weight",
+         "model.layers.1.block_sparse_moe.experts.1.w2.weight: expected the shape [16, 12], "
+         "found [12, 16]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bench bench;
+        struct config config;
+        struct status status = {0};
+        struct scratch *scratch = *state;
+        scratch_file(scratch, "config.json", json, strlen(json));
+        if (!folder_read_config(scratch->folder, &config, &status))
+            fail_msg("%s", status.message);
+        bench_open(&bench, scratch, config, (struct lora){0}, DTYPE_F64);
+        rewrite(&bench, &(struct rewriting){.name = cases[i].name, .other = cases[i].other}, under_another_name);
+        expect_unread(&bench, cases[i].reason);
         bench_close(&bench);
     }
 }
@@ -528,6 +689,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(experts_are_named_as_by_transformers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(mxfp4_is_expanded, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(experts_must_be_those_expected, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_quantised_as_they_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(published_filters_are_joined, scratch_setup, scratch_teardown),

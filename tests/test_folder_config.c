@@ -678,7 +678,6 @@ static void known_model_types_say_why_they_are_not_read(void **state)
     } cases[] = {
         {"gemma4_unified", "another name"},
         {"llama4_text", "experts"},
-        {"gpt_oss", "experts"},
         {"bert", "encoder"},
         {"t5", "encoder"},
         {"whisper", "sound"},

@@ -149,6 +149,9 @@ MIXTURES = {  # of experts
                     "shared_expert_intermediate_size": 28},
     "qwen3_next_moe": {"model_type": "qwen3_next", **DELTA, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
                        "shared_expert_intermediate_size": 28, "mlp_only_layers": [1]},
+    "gpt_oss, MXFP4": {"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gpt_oss": {"model_type": "gpt_oss", "head_dim": 16, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 17,
+                "swiglu_limit": 0.02, "rope_parameters": {**YARN, "rope_theta": 1e3, "truncate": False}},
     "qwen2_moe": {"model_type": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
                   "shared_expert_intermediate_size": 28, "use_sliding_window": True, "sliding_window": 9},
 }
@@ -200,6 +203,7 @@ FOLDERS[GPT_OSS] = {"model_type": "granite_swa", "architectures": ["GraniteSWAFo
                     "attention_multiplier": 0.25, "embedding_multiplier": 1.0, "attention_bias": True, "tie_word_embeddings": False,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
                     "rope_parameters": {**YARN, "rope_theta": 1e3, "truncate": False}}
+MXFP4 = "gpt_oss, MXFP4"  # which transformers trains on a card alone
 WRAPPED = "llama, saved compiled and distributed"  # whose names transformers takes for none of the model's
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
 GLM = ("glm", "glm4")
@@ -396,7 +400,7 @@ def mixtures(tensors, config):
             if config["model_type"] == "gpt_oss":
                 w = w.transpose(1, 2) if w.dim() == 3 else w
                 w = torch.cat([w[:, ::2], w[:, 1::2]], 1) if "gate_up" in name else w
-            found[name] = w.flatten(0, 1) if w.dim() == 3 else w
+            found[name] = w.flatten() if name.endswith("_bias") else w.flatten(0, 1)
         else:
             found[name] = w
     for name in [name for name in found if name.endswith(("in_proj_qkvz.weight", "in_proj_ba.weight"))]:
@@ -442,14 +446,15 @@ def mixture(weights, config, at, h, act, linear):
     y = torch.zeros_like(rows)
     for e in range(z.shape[-1]):
         at_token, place = torch.where(taken == e)
-        biases = [weights.get(at + f"experts.{p}_proj_bias") for p in ("gate_up", "down")]
-        g, u = F.linear(rows[at_token], up[e], None if biases[0] is None else biases[0][e]).chunk(2, -1)
+        biases = [b if b is None else b.unflatten(0, (z.shape[-1], -1))[e] for b in
+                  (weights.get(at + f"experts.{p}_proj_bias") for p in ("gate_up", "down"))]
+        g, u = F.linear(rows[at_token], up[e], biases[0]).chunk(2, -1)
         if config["model_type"] == "gpt_oss":
             g, u = g.clamp(max=config["swiglu_limit"]), u.clamp(-config["swiglu_limit"], config["swiglu_limit"])
             m = (u + 1) * g * torch.sigmoid(config["swiglu_alpha"] * g)
         else:
             m = act(g) * u
-        y = y.index_add(0, at_token, F.linear(m, down[e], None if biases[1] is None else biases[1][e]) * w[at_token, place, None])
+        y = y.index_add(0, at_token, F.linear(m, down[e], biases[1]) * w[at_token, place, None])
     if at + "shared_expert.up_proj.weight" in weights:
         shared = linear(at + "shared_expert.down_proj", act(linear(at + "shared_expert.gate_proj", rows)) *
                         linear(at + "shared_expert.up_proj", rows))
@@ -647,7 +652,7 @@ def config_of(folder):
 
 
 def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
-    weights = language_model({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()})
+    weights = language_model({name: w.double() for name, w in expanded(load_file(f"{folder}/model.safetensors")).items()})
     weights = {name: w.clone() for name, w in mixtures(apart(weights, config), config).items()}
     embedding, head = "model.embed_tokens.weight", "lm_head.weight"
     if config["tie_word_embeddings"] and head in weights and torch.equal(weights[head], weights.get(embedding, weights[head])):
@@ -717,11 +722,11 @@ def gpt_oss(folder, config):
 
 
 def in_full(model, folder, config):
-    """Parameters and buffers of routers that transformers holds in f32 whatever the model's dtype, as the file has them."""
+    """Parameters and buffers that transformers holds in f32 whatever the model's dtype, as the file has them."""
     weights = mixtures(language_model({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}), config)
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
-        if p.dtype == torch.float32 and ("gate.weight" in name or "e_score_correction_bias" in name):
-            own, = mixtures({name: p}, config)
+        own, = mixtures({name: p}, config)
+        if p.dtype == torch.float32 and own in weights:
             p.data = weights[own].view_as(p).clone()
 
 
@@ -737,10 +742,7 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
     attention = "eager" if config["model_type"] in ("gemma2", "granite_swa", "gpt_oss") else "sdpa"
     model = gpt_oss(folder, config) if as_gpt_oss else \
         loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention, experts_implementation="eager")
-    for name, p in model.named_parameters():
-        if p.dtype != torch.float64 and name.endswith("A_log"):  # OLMo Hybrid's, f32 whatever dtype is asked for
-            p.data = language_model(load_file(f"{folder}/model.safetensors"))[name].double()
-    if twins:
+    if twins and not as_gpt_oss:
         in_full(model, folder, config)
     if twins:
         gemma, types = config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next")), config.get("layer_types") or []
@@ -749,7 +751,7 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         def angles_of(x, position_ids, layer_type=None):
             layer = types.index(layer_type) if layer_type in types else 0
             angles = rope_angles(config, positions_of(documents), layer)
-            if as_gpt_oss:
+            if as_gpt_oss or config["model_type"] == "gpt_oss":
                 return [a[..., :a.shape[-1] // 2] for a in angles]
             if config["model_type"].startswith("cohere"):
                 return tuple(a[..., :a.shape[-1] // 2].repeat_interleave(2, -1) for a in angles)
@@ -869,6 +871,31 @@ def make_folder(folder, changes, seed):
         json.dump(config, file)
 
 
+def make_mxfp4(folder):
+    """Experts' matrices of the folder become random blocks of MXFP4, without a transposition."""
+    path, tensors = f"{folder}/model.safetensors", {}
+    for name, w in load_file(f"{folder}/model.safetensors").items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            blocks = (w.shape[0], w.shape[2], w.shape[1] // 32)
+            tensors |= {name + "_blocks": torch.randint(256, (*blocks, 16), dtype=torch.uint8),
+                        name + "_scales": torch.randint(118, 124, blocks, dtype=torch.uint8)}
+        else:
+            tensors[name] = w
+    save_file(tensors, path, {"format": "pt"})
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump({**config, "quantization_config": {"quant_method": "mxfp4"}}, file)
+
+
+def expanded(tensors):
+    """Those of a file, blocks of MXFP4 as transformers expands them."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    whole = lambda name: convert_moe_packed_tensors(tensors[name + "_blocks"], tensors[name + "_scales"])
+    names = [name.removesuffix("_blocks") for name in tensors if name.endswith("_blocks")]
+    return {name: w for name, w in tensors.items() if w.dtype != torch.uint8} | {name: whole(name) for name in names}
+
+
 def make_composite(folder, model_type, seed):
     """A small random model of images or sound."""
     text, rest = COMPOSITES[model_type]
@@ -979,6 +1006,8 @@ def main():
             continue
         folders[title] = f"{path}/{i}"
         make_folder(folders[title], changes, i)
+        if title == MXFP4:
+            make_mxfp4(folders[title])
     one = torch.zeros(BATCH, CONTEXT, dtype=torch.int64)
     cases = [(title, folder, [], one, shifted, None) for title, folder in folders.items() if not arguments.only or arguments.only in title]
     others = {}  # for two methods each, and transformers as it is
@@ -1011,7 +1040,7 @@ def main():
         for method in METHODS[::4] if title in others else METHODS:
             loss, gradients = longbp(arguments.longbp, folder, data, flags, method, f"{path}/g")
             report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
-        if transformers and (peft or not adapter) and title != WRAPPED and "--pad-gradient" not in flags:
+        if transformers and (peft or not adapter) and title not in (WRAPPED, MXFP4) and "--pad-gradient" not in flags:
             name = f"transformers {transformers.__version__}" + (f", peft {peft.__version__}" if adapter else "")
             for twins, suffix, tolerance in ((True, ", norms and angles in f64", arguments.tolerance),
                                              (False, ", as it is", 1e-4)):

@@ -30,7 +30,7 @@ FAMILIES = ("llama", "mistral", "ministral", "phi3", "qwen2", "qwen3", "olmo2", 
             "smollm3", "exaone4", "seed_oss", "ernie4_5", "granite", "glm", "glm4", "cohere", "cohere2", "gemma4_text",
             "qwen3_5_text", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite", "kimi_linear", "minicpm3", "ministral3", "internlm3",
             "olmo_hybrid",
-            "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "qwen3_next",
+            "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "gpt_oss", "glm4_moe", "minimax_m2", "qwen3_next",
             "granitemoe", "ernie4_5_moe", "dots1")
 SHARED = ("modeling_rope_utils", "masking_utils", "cache_utils", "utils/generic", "integrations/sdpa_attention",
           "models/auto/configuration_auto", "models/auto/auto_factory")

@@ -212,6 +212,8 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
     ("dots1", mixed("dots1", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", n_shared_experts=1, first_k_dense_replace=1,
                     sliding_window=5, max_window_layers=2), AS_WRITTEN),
     ("ernie4_5_moe", mixed("ernie4_5_moe", "moe_intermediate_size", moe_num_experts=5, moe_k=2, moe_num_shared_experts=1, head_dim=8), {}),
+    ("gpt_oss, bounds", mixed("gpt_oss", "num_local_experts", "num_experts_per_tok", head_dim=8, sliding_window=5, swiglu_alpha=1.3,
+                              swiglu_limit=0.3), AS_WRITTEN),
     ("granitemoe", mixed("granitemoe", "num_local_experts", "num_experts_per_tok", attention_multiplier=0.4, embedding_multiplier=3.0,
                          residual_multiplier=0.22, logits_scaling=4.0, head_dim=4), {}),
     ("qwen3_5_moe", mixed("qwen3_5_moe_text", "num_experts", "num_experts_per_tok", "moe_intermediate_size", **DELTA), {}),

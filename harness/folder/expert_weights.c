@@ -160,8 +160,7 @@ static bool take_whole(const struct taking *taking, size_t layer, const char *re
             continue;
         size_t experts = taking->weights->experts, rows = source->rows, cols = source->parameter->value.cols;
         bool turned = source->in_turn || taking->model->config.experts.bias;
-        const size_t whole[] = {experts, turned ? cols : rows, turned ? rows : cols},
-                     of_bias[] = {experts, source->parameter->value.cols},
+        const size_t whole[] = {experts, turned ? cols : rows, turned ? rows : cols}, of_bias[] = {experts, rows},
                      blocks[] = {experts, rows, (cols + 31) / 32, 16};
         *taken = true;
         if (end > 0)
@@ -257,18 +256,31 @@ static bool take_file(struct taking *taking, struct safetensors *file)
     return fine;
 }
 
+static bool is_bias(enum slot slot)
+{
+    return slot == GATE_UP_BIAS || slot == DOWN_BIAS;
+}
+
+// The slot of a parameter's name within its layer, or SLOTS.
+static enum slot slot_of(const char *rest)
+{
+    enum slot slot = 0;
+    while (slot < SLOTS && (!rest || strcmp(rest, slots[slot]) != 0))
+        slot++;
+    return slot;
+}
+
 static void list_sources(struct expert_weights *weights, const struct model *model)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        size_t layer = 0;
-        const char *rest = within_layer(p->name, &layer);
-        for (size_t slot = 0; rest && slot < SLOTS; slot++)
-            if (strcmp(rest, slots[slot]) == 0)
-                weights->sources[layer * SLOTS + slot] =
-                    (struct expert_source){.parameter = p,
-                                           .rows = slot < DELTA_QKV ? p->value.rows / weights->experts : 0,
-                                           .in_turn = model->config.experts.bias && slot % 2 == GATE_UP};
+        size_t layer = 0, all = tensor_count(p->value);
+        enum slot slot = slot_of(within_layer(p->name, &layer));
+        if (slot < SLOTS)
+            weights->sources[layer * SLOTS + slot] = (struct expert_source){
+                .parameter = p,
+                .rows = slot >= DELTA_QKV ? 0 : all / weights->experts / (is_bias(slot) ? 1 : p->value.cols),
+                .in_turn = model->config.experts.bias && (slot == GATE_UP || slot == GATE_UP_BIAS)};
     }
 }
 
@@ -359,8 +371,8 @@ static void row_values(const struct expert_source *source, size_t row, size_t co
         safetensors_strided(whole, (expert * cols + col) * rows + at, rows, count, values);
     for (size_t i = 0; source->order == ORDER_MXFP4 && i < count; i++)
         values[i] = mxfp4_value(source, expert * rows + at, col + i);
-    for (size_t i = 0; source->order == ORDER_ROWS && i < count; i++) // a bias, whose row is an expert's
-        safetensors_values(whole, row * cols + row_in_turn(col + i, cols), 1, &values[i]);
+    for (size_t i = col; source->order == ORDER_ROWS && i < col + count; i++) // biases of all experts
+        safetensors_values(whole, i / rows * rows + row_in_turn(i % rows, rows), 1, &values[i - col]);
 }
 
 static void part_values(const struct expert_source *source, size_t start, size_t count, double *values)
@@ -461,7 +473,7 @@ void file_tensors_add(struct file_tensors *tensors, const struct config *config,
 {
     enum expert_files files = files_of(config);
     bool whole = files == FILES_GRANITE || files == FILES_GPT_OSS;
-    size_t rows = p->value.rows, cols = p->value.cols, experts = p->experts;
+    size_t layer = 0, rows = p->value.rows, cols = p->value.cols, experts = p->experts;
     if (experts > 0 && !whole) {
         add_projections(tensors, files, p, dtype);
         return;
@@ -477,6 +489,10 @@ void file_tensors_add(struct file_tensors *tensors, const struct config *config,
         item.shape[0] = experts;
         item.shape[1] = turned ? cols : rows / experts;
         item.shape[2] = turned ? rows / experts : cols;
+    } else if (is_bias(slot_of(within_layer(p->name, &layer)))) {
+        item.rank = 2;
+        item.shape[0] = config->experts.routing.experts;
+        item.shape[1] = cols / config->experts.routing.experts;
     }
     add_item(tensors, item);
 }
@@ -491,15 +507,24 @@ void file_tensors_free(struct file_tensors *tensors)
 
 size_t file_order_rows(const struct config *config, const struct parameter *p)
 {
-    return p->experts > 0 && files_of(config) == FILES_GPT_OSS ? p->value.rows / p->experts : 0;
+    size_t layer = 0;
+    enum slot slot = slot_of(within_layer(p->name, &layer));
+    if (slot == GATE_UP_BIAS)
+        return 1;
+    bool matrices = slot == GATE_UP || slot == DOWN;
+    return matrices && files_of(config) == FILES_GPT_OSS ? p->value.rows / p->experts : 0;
 }
 
-void file_order(const struct parameter *p, const double *values, double *ordered)
+void file_order(const struct config *config, const struct parameter *p, const double *values, double *ordered)
 {
-    size_t rows = p->value.rows / p->experts, cols = p->value.cols;
-    bool in_turn = strstr(p->name, slots[GATE_UP]) != NULL;
-    for (size_t row = 0; row < rows; row++) {
-        size_t at = in_turn ? row_in_turn(row, rows) : row;
+    size_t layer = 0, experts = config->experts.routing.experts;
+    enum slot slot = slot_of(within_layer(p->name, &layer));
+    bool bias = slot == GATE_UP_BIAS;
+    size_t rows = (bias ? p->value.cols : p->value.rows) / experts, cols = p->value.cols;
+    for (size_t i = 0; bias && i < cols; i++)
+        ordered[i / rows * rows + row_in_turn(i % rows, rows)] = values[i];
+    for (size_t row = 0; !bias && row < rows; row++) {
+        size_t at = slot == GATE_UP ? row_in_turn(row, rows) : row;
         for (size_t col = 0; col < cols; col++)
             ordered[col * rows + at] = values[row * cols + col];
     }

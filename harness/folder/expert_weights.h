@@ -47,7 +47,7 @@ struct file_tensors {
 void file_tensors_add(struct file_tensors *tensors, const struct config *config, const struct parameter *p,
                       enum dtype dtype);
 void file_tensors_free(struct file_tensors *tensors);
-// Rows of the parameter that the file has in another order, all rows of an expert: file_order puts their values,
-// which are row by row, into the file's. 0: the file has the parameter's order.
+// Rows of the parameter that the file has in another order, those of an expert, or the row of all experts' biases:
+// file_order puts their values, which are row by row, into the file's. 0: the file has the parameter's order.
 size_t file_order_rows(const struct config *config, const struct parameter *p);
-void file_order(const struct parameter *p, const double *values, double *ordered);
+void file_order(const struct config *config, const struct parameter *p, const double *values, double *ordered);

@@ -54,6 +54,16 @@ static const struct mixture olmoe = {
     .chosen = 8,
     NORM_KEY,
 };
+static const struct mixture gpt_oss = {
+    .layers = EXPERTS_ALL,
+    .files = FILES_GPT_OSS,
+    .count_keys = {LOCAL_COUNT},
+    CHOSEN,
+    .count = 128,
+    .chosen = 4,
+    .normalised = true,
+    .clamped = true,
+};
 static const struct mixture glm4_moe = {
     .layers = EXPERTS_BEHIND,
     .files = FILES_DEEPSEEK,
@@ -400,6 +410,9 @@ const struct family families[] = {
      .norm_epsilon = 1e-6, .rope_theta = 10000, .sliding = SLIDING_ALTERNATE, .max_context = 32768},
     {"olmoe", "OlmoeForCausalLM", KEYS_OLMOE, .mixture = &olmoe, .qk_norm = true, .whole_qk_norm = true,
      .norm_epsilon = 1e-5, .rope_theta = 10000, .max_context = 4096, .padded = true, .pad = 1},
+    {"gpt_oss", "GptOssForCausalLM", KEYS_GPT_OSS, .mixture = &gpt_oss, .qkv_bias = true, .o_bias = true,
+     .sinks = true, .kv_heads = 8, .head_dim = 64, .norm_epsilon = 1e-5, .rope_theta = 150000,
+     .sliding = SLIDING_PATTERN, .window = 128, .full_each = 2, .max_context = 131072},
     {"glm4_moe", "Glm4MoeForCausalLM", KEYS_GLM4_MOE, .mixture = &glm4_moe, .qk_norm_keyed = true, .partial = 0.5,
      .kv_heads = 8, .norm_epsilon = 1e-5, .rope_theta = 10000, .max_context = 131072},
     {"minimax_m2", "MiniMaxM2ForCausalLM", KEYS_MINIMAX_M2, .mixture = &minimax_m2, .qk_norm = true,
@@ -515,7 +528,6 @@ static const struct unread_family {
            "qwen3_omni_moe", "qwen3_omni_moe_talker_text", "qwen3_omni_moe_text", "qwen3_omni_moe_thinker",
            "qwen3_vl_moe", "qwen3_vl_moe_text", "sarvam_mla", "sarvam_moe", "solar_open", "step3p5", "step3p7",
            "zaya")},
-    {"is a mixture of experts with biases and clamped activations, which are not computed", TYPES("gpt_oss")},
     {"is a mixture of experts with sparse attention, neither of which is computed",
      TYPES("axk2", "deepseek_ref", "deepseek_v32", "deepseek_v4", "dots3_note", "dots3_note_text", "glm_moe_dsa",
            "hy_v4", "hy_v4_vl", "hy_v4_vl_text", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text")},

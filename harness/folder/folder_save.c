@@ -80,7 +80,7 @@ static bool save_values(const struct saving *saving, const struct parameter *p, 
         for (size_t i = 0; ok && into && i < tensor_count(block); i++)
             into[adapter_tensor_index(whole, piece, first * t.cols + i)] = values[i];
         if (ok && expert && is_first(saving))
-            file_order(p, values, values + count);
+            file_order(&saving->model->config, p, values, values + count);
         if (ok && !into && is_first(saving))
             ok = safetensors_append(saving->writer, expert ? values + count : values, tensor_count(block), status);
     }

@@ -102,7 +102,7 @@ static bool write_ordered(struct writing *w, struct safetensors_writer *writer, 
     bool ok = true;
     for (size_t first = 0; ok && first < all; first += count) {
         random_weights_values(p, w->seed, w->dtype, first, count, values);
-        file_order(p, values, ordered);
+        file_order(&w->model.config, p, values, ordered);
         ok = safetensors_append(writer, ordered, count, status);
         w->written += ok ? count * dtype_bytes(w->dtype) : 0;
         tell(w);

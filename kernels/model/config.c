@@ -24,6 +24,11 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
 #define FULL_34 FULL_26, [29] = 1
 #define FULL_62 FULL_34, [35] = 1, [41] = 1, [47] = 1, [53] = 1, [59] = 1
 
+// Each second of 24 layers.
+#define SECOND_24                                                                                                  \
+    [1] = 1, [3] = 1, [5] = 1, [7] = 1, [9] = 1, [11] = 1, [13] = 1, [15] = 1, [17] = 1, [19] = 1, [21] = 1,       \
+    [23] = 1
+
 // Each fourth of 36 layers.
 #define FOURTH_36 [3] = 1, [7] = 1, [11] = 1, [15] = 1, [19] = 1, [23] = 1, [27] = 1, [31] = 1, [35] = 1
 
@@ -56,6 +61,18 @@ const char *const rope_names[] = {"halves", "interleaved", "none", "proportional
                               .high_freq_factor = 32,                                                              \
                               .original_context = 4096,                                                            \
                               .attention_factor = 1}
+// gpt-oss: windows in every second layer, the lowest too.
+#define GPT_OSS_ROPE                                                                                               \
+    {                                                                                                              \
+        .factor = 32, .low_freq_factor = 1, .high_freq_factor = 32, .original_context = 4096,                      \
+        .attention_factor = 1.3465735902799727, .untruncated = true                                                \
+    }
+#define GPT_OSS(e)                                                                                                 \
+    CONSTANTS(150000, 1e-5, 131072), EXPERTS(e, 4, 2880, true),                                                    \
+        .experts.router_bias = true, .experts.bias = true, .experts.alpha = 1.702, .experts.limit = 7,             \
+        .kinds[0].window = 128, .kinds[0].sinks = true, .kinds[0].rope_scaling = GPT_OSS_ROPE,                     \
+        HEADS(1, 64, 8, 64), .kinds[1].mlp = MLP_EXPERTS, .kinds[1].sinks = true, .kinds[1].rope_theta = 150000,   \
+        .kinds[1].rope_scaling = GPT_OSS_ROPE, .qkv_bias = true, .o_bias = true
 #define BY_SIGMOID                                                                                                 \
     .experts.routing.score = ROUTER_SIGMOID, .experts.routing.added = 1e-20, .experts.correction_bias = true
 
@@ -272,6 +289,11 @@ const struct config config_presets[] = {
      .kinds[1].rope_theta = 10000,
      DEEPSEEK(1),
      .kind_of = {1, 1, 1}},
+    {.name = "gpt-oss-20b", SIZES(24, 2880, 64, 8, 64, 2880, 201088), GPT_OSS(32), .kind_of = {SECOND_24}},
+    {.name = "gpt-oss-120b",
+     SIZES(36, 2880, 64, 8, 64, 2880, 201088),
+     GPT_OSS(128),
+     .kind_of = {SECOND_24, [25] = 1, [27] = 1, [29] = 1, [31] = 1, [33] = 1, [35] = 1}},
     {.name = "glm-4.5-air",
      SIZES(46, 4096, 96, 8, 128, 10944, 151552),
      CONSTANTS(1000000, 1e-5, 131072),
@@ -328,6 +350,8 @@ const struct config_alias config_aliases[] = {
     {"Qwen/Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"},
     {"deepseek-ai/DeepSeek-R1", "deepseek-v3"},
     {"deepseek-ai/DeepSeek-V3", "deepseek-v3"},
+    {"openai/gpt-oss-20b", "gpt-oss-20b"},
+    {"openai/gpt-oss-120b", "gpt-oss-120b"},
     {"zai-org/GLM-4.5-Air", "glm-4.5-air"},
     {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},
     {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
