@@ -91,8 +91,30 @@ static void lower_bounds_are_what_is_stated(void **state)
     check("mistral-7b", windowed, sizeof windowed / sizeof *windowed);
 }
 
+// Layers whose norms stand before their blocks keep as much whatever the norms of others.
+static void norms_of_layers_are_their_own(void **state)
+{
+    (void)state;
+    double bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct fixture f = fixture_default();
+        f.device_name = "plan-cpu";
+        fixture_set_delta(&f.config, 7);
+        f.config.norms = i ? NORMS_AFTER : NORMS_BEFORE;
+        f.config.kinds[CONFIG_DELTA].norms_before = i;
+        fixture_open(&f);
+        const struct method *full = method_find("full");
+        void *options = fixture_options(full, "%s", "");
+        bytes[i] = full->lower_bound_bytes_per_token(&f.model, options, TOKENS);
+        options_free(&full->options, options);
+        fixture_close(&f);
+    }
+    assert_true(bytes[0] == bytes[1]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lower_bounds_are_what_is_stated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lower_bounds_are_what_is_stated),
+                                       cmocka_unit_test(norms_of_layers_are_their_own)};
     return cmocka_run_group_tests_name("floors", tests, NULL, NULL);
 }

@@ -92,6 +92,7 @@ static void share(struct fixture *f)
     batch_close(&f->batch, f->device);
     batch_open(&f->batch, f->device, ids, targets, context, 2);
     batch_set_branches(&f->batch, f->device, of, SEQUENCES);
+    batch_block_keys(&f->batch, f->device, model_latent_block(&f->model));
     struct batch_values values = {.weights = weights,
                                   .old_logprobs = old,
                                   .reference_logprobs = reference,
