@@ -76,18 +76,25 @@ static struct fixture fixture_of(size_t index, size_t context, const char *devic
     return f;
 }
 
+static void make_equal(struct fixture *f, const struct projection *gate, enum router router)
+{
+    struct tensor weight = gate->weight->value;
+    if (router == EQUAL)
+        op_zero(f->device, weight);
+    else
+        op_copy(f->device, tensor_rows(weight, weight.rows - 1, 1), tensor_rows(weight, 0, 1));
+    if (gate->bias && router == EQUAL)
+        op_zero(f->device, gate->bias->value);
+    else if (gate->bias)
+        op_copy_columns(f->device, gate->bias->value, weight.rows - 1, gate->bias->value, 0, 1);
+}
+
 static void open_with(struct fixture *f, enum router router)
 {
     fixture_open(f);
-    for (size_t l = 0; l < f->config.layers && !f->device->ops->dataless; l++) {
-        char name[64];
-        snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", l);
-        struct parameter *gate = model_parameter(&f->model, name);
-        if (gate && router == EQUAL)
-            op_zero(f->device, gate->value);
-        else if (gate && router == PAIR)
-            op_copy(f->device, tensor_rows(gate->value, gate->value.rows - 1, 1), tensor_rows(gate->value, 0, 1));
-    }
+    for (size_t l = 0; l < f->config.layers && !f->device->ops->dataless; l++)
+        if (router != ANY && config_mlp(&f->config, l)->chooses)
+            make_equal(f, &f->model.layers[l].mlp.parameters[0], router);
 }
 
 struct taken {
