@@ -244,6 +244,8 @@ static const struct {
     {"moe_layer_end_index", "3", WINDOW},
     {"moe_layer_interval", "2", WINDOW},
     {"moe_norm_min", "0.1", WINDOW},
+    {"output_router_logits", "true", WINDOW},
+    {"router_aux_loss_coef", "0.5", "\"output_router_logits\": true"},
     {"swiglu_alpha", "2", WINDOW},
     {"swiglu_limit", "3", WINDOW},
     {"rotary_dim", "4", WINDOW},

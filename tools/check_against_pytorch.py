@@ -51,7 +51,7 @@ except ImportError:
 CONTEXT, BATCH, CHUNK = 100, 2, 32  # the last chunk is shorter
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp", "--chunk", 7, "--head-chunk", 5],
            ["seco", "--chunk", CHUNK], ["seco", "--chunk", 1], ["seco", "--chunk", CHUNK, "--inner", "checkpoint"],
-           ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK)]]  # all chunks drawn: exact
+           ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK), "--loss", "all"]]  # all chunks drawn: exact
 OBJECTIVE_METHODS = [["streambp", "--chunk", 16, "--head-chunk", 5], ["seco", "--chunk", 16],
                      ["streambp", "--chunk", 7, "--group", 2]]  # the last walks a pair's prompt once
 SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -120,8 +120,13 @@ FOLDERS["deepseek_v2, biases"] = {"model_type": "deepseek_v2", "architectures": 
 FOLDERS["deepseek_v3, yarn"] = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], **LATENT, "rope_scaling": {
     **YARN, "mscale": 1.0, "mscale_all_dim": 0.7}}
 DELTA = {key: value for key, value in FOLDERS["qwen3_5"].items() if key not in ("model_type", "architectures")}
+BALANCED = {"output_router_logits": True, "router_aux_loss_coef": 0.3}  # with the loss that balances experts
 MIXTURES = {  # of experts
     "mixtral": {"model_type": "mixtral", "sliding_window": 17, "num_local_experts": 5, "num_experts_per_tok": 2},
+    "mixtral, balanced": {"model_type": "mixtral", "num_local_experts": 5, "num_experts_per_tok": 2, **BALANCED},
+    "qwen3_moe, some layers dense, balanced": {
+        "model_type": "qwen3_moe", "head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
+        "num_hidden_layers": 4, "mlp_only_layers": [3], "decoder_sparse_step": 2, **BALANCED},
     "qwen3_moe": {"model_type": "qwen3_moe", "head_dim": 16, "num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 20,
                   "norm_topk_prob": True},
     "qwen3_moe, some layers dense, weights not normed": {
@@ -437,11 +442,24 @@ def routing(config, z, bias):
     return taken, (w / w.sum(-1, keepdim=True) if normed else w) * config.get("routed_scaling_factor", 1)
 
 
+ROUTED = []  # logits and choices of the decoder's layers with experts
+
+
+def balancing(config):
+    """The loss that transformers adds to that of tokens, of the decoder's last run; 0: none."""
+    if not config.get("output_router_logits") or not ROUTED:
+        return 0
+    z, taken = (torch.cat(part) for part in zip(*ROUTED))
+    f = torch.bincount(taken.flatten(), minlength=z.shape[-1]).double() / len(z)
+    return config["router_aux_loss_coef"] * z.shape[-1] * (f * z.softmax(-1).mean(0)).sum()
+
+
 def mixture(weights, config, at, h, act, linear):
     """The MLP of a layer with experts, of h: [B, T, d]."""
     rows, at = h.flatten(0, 1), at + "mlp."
     z = F.linear(rows, weights[at + "gate.weight"], weights.get(at + "gate.bias"))
     taken, w = routing(config, z, weights.get(at + "gate.e_score_correction_bias"))
+    ROUTED.append((z, taken))
     up, down = (weights[at + f"experts.{p}_proj"].unflatten(0, (z.shape[-1], -1)) for p in ("gate_up", "down"))
     y = torch.zeros_like(rows)
     for e in range(z.shape[-1]):
@@ -663,7 +681,9 @@ def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
         weights, scale = {**weights, **trained}, scale_of(adapter)
     for w in trained.values():
         w.requires_grad_()
-    loss = loss_of_logits(decoder(weights, config, ids, documents, scale))
+    ROUTED.clear()
+    logits = decoder(weights, config, ids, documents, scale)
+    loss = loss_of_logits(logits) + balancing(config)
     loss.backward()
     return loss.item(), {name: w.grad for name, w in trained.items()}
 
@@ -777,7 +797,10 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         for where, name, other in ((torch.Tensor, "float", torch.Tensor.double), (torch, "float", torch.float64), (torch, "float32", torch.float64)):
             wide.enter_context(mock.patch.object(where, name, other))
     with mock.patch.dict(module.__dict__, in_f64(module) if twins else {}), wide:
-        loss = loss_of(model(ids, use_cache=False, **packed).logits, labels)
+        found = model(ids, use_cache=False, **packed)
+        loss = loss_of(found.logits, labels)
+        if config.get("output_router_logits"):
+            loss = loss + config["router_aux_loss_coef"] * found.aux_loss
     loss.backward()
     # Routers that transformers holds in f32 have such gradients, too.
     gradients = {name.replace(".default.", "."): p.grad.double() for name, p in model.named_parameters() if p.grad is not None}
@@ -789,7 +812,10 @@ def longbp(binary, folder, data, flags, method, out):
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"failed with {done.returncode}: {' '.join(map(str, command))}\n{done.stderr}")
-    return json.loads(done.stdout)["loss"], load_file(out)
+    found = json.loads(done.stdout)
+    if "aux_loss" in found:
+        found["loss"] += config_of(folder)["router_aux_loss_coef"] * found["aux_loss"]
+    return found["loss"], load_file(out)
 
 
 def make_batch(path, rng, pairs=2):

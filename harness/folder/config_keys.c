@@ -14,6 +14,7 @@
 #define BY_SIGMOID (DEEPSEEK | KEYS_KIMI_LINEAR)
 #define WIDE       (KEYS_MIXTRAL | KEYS_OLMOE | KEYS_GPT_OSS | KEYS_MINIMAX_M2 | KEYS_GRANITEMOE)
 #define EXPERTS    (WIDE | STEPS | BY_SIGMOID | KEYS_DEEPSEEK_V2 | KEYS_QWEN3_5_MOE | KEYS_ERNIE4_5_MOE)
+#define BALANCED   (EXPERTS & ~(BY_SIGMOID | KEYS_DEEPSEEK_V2 | KEYS_GPT_OSS))
 #define SWITCHED   (KEYS_QWEN2 | KEYS_QWEN3 | KEYS_QWEN3_MOE | KEYS_QWEN2_MOE)
 #define WITHOUT_BIAS                                                                                               \
     (KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_MINISTRAL3 | KEYS_PHI3 | KEYS_EXAONE4 | KEYS_ERNIE4_5 | KEYS_MIXTRAL |   \
@@ -65,7 +66,9 @@ const struct config_key config_keys[] = {
     {KEYS_MINIMAX_M2, KEY_READ, NAMES("rotary_dim")},
     {KEYS_GLM4_MOE, KEY_READ, NAMES("use_qk_norm")},
     {KEYS_QWEN3_5_MOE, KEY_HARMLESS, NAMES("intermediate_size"), .why = "every layer has experts"},
-    {EXPERTS, KEY_HARMLESS, NAMES("output_router_logits", "router_aux_loss_coef"), .why = "of a loss in training"},
+    {BALANCED, KEY_READ, NAMES("output_router_logits", "router_aux_loss_coef")},
+    {EXPERTS, KEY_HARMLESS, NAMES("output_router_logits", "router_aux_loss_coef"),
+     .why = "transformers adds no loss"},
     {KEYS_MIXTRAL | KEYS_MINIMAX_M2, KEY_REFUSED, NAMES("router_jitter_noise"), .neutral = NEUTRAL_ZERO,
      .why = "must be 0: noise on the router's input is not computed"},
     {KEYS_OLMOE, KEY_REFUSED, NAMES("clip_qkv"), .neutral = NEUTRAL_NULL,

@@ -20,6 +20,7 @@ static const struct mixture mixtral = {
     .count = 8,
     .chosen = 2,
     .normalised = true,
+    .aux_loss = 0.001,
 };
 static const struct mixture qwen3_moe = {
     .layers = EXPERTS_STEPS,
@@ -31,6 +32,7 @@ static const struct mixture qwen3_moe = {
     .chosen = 8,
     .width = 768,
     NORM_KEY,
+    .aux_loss = 0.001,
 };
 static const struct mixture qwen2_moe = {
     .layers = EXPERTS_STEPS,
@@ -44,6 +46,7 @@ static const struct mixture qwen2_moe = {
     NORM_KEY,
     SHARED_GATED,
     .shared = 5632,
+    .aux_loss = 0.001,
 };
 static const struct mixture olmoe = {
     .layers = EXPERTS_ALL,
@@ -53,6 +56,7 @@ static const struct mixture olmoe = {
     .count = 64,
     .chosen = 8,
     NORM_KEY,
+    .aux_loss = 0.01,
 };
 static const struct mixture gpt_oss = {
     .layers = EXPERTS_ALL,
@@ -97,6 +101,7 @@ static const struct mixture minimax_m2 = {
     .score = ROUTER_SIGMOID,
     .normalised = true,
     .corrected = true,
+    .aux_loss = 0.001,
 };
 static const struct mixture deepseek_v2 = {
     .layers = EXPERTS_BEHIND,
@@ -196,6 +201,7 @@ static const struct mixture qwen3_next = {
     .normalised = true,
     SHARED_GATED,
     .shared = 512,
+    .aux_loss = 0.001,
 };
 static const struct mixture qwen3_5_moe = {
     .layers = EXPERTS_ALL,
@@ -209,6 +215,7 @@ static const struct mixture qwen3_5_moe = {
     .normalised = true,
     SHARED_GATED,
     .shared = 512,
+    .aux_loss = 0.001,
 };
 static const struct mixture granitemoe = {
     .layers = EXPERTS_ALL,
@@ -218,6 +225,7 @@ static const struct mixture granitemoe = {
     .count = 8,
     .chosen = 2,
     .normalised = true,
+    .aux_loss = 0.001,
 };
 static const struct mixture ernie4_5_moe = {
     .layers = EXPERTS_BETWEEN,
@@ -234,6 +242,7 @@ static const struct mixture ernie4_5_moe = {
     .least = 1e-12,
     .least_keyed = true,
     .corrected = true,
+    .aux_loss = 0.001,
 };
 static const struct mixture dots1 = {
     .layers = EXPERTS_BEHIND,

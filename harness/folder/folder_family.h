@@ -74,6 +74,9 @@ struct mixture {
     const char *group_keys[2];
     size_t groups, top_groups, group_best;
     bool group_method;
+    // Default of router_aux_loss_coef, of the loss that transformers adds where output_router_logits is true; 0:
+    // the class has none.
+    double aux_loss;
     bool corrected; // by e_score_correction_bias
     bool clamped;   // gpt-oss: swiglu_alpha and swiglu_limit, and biases of the router and of experts
 };

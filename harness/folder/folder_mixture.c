@@ -230,6 +230,20 @@ static bool set_layers(const struct reading *reading, const bool *dense)
                            CONFIG_DELTA);
 }
 
+static bool read_aux_loss(const struct reading *reading)
+{
+    bool adds = false;
+    double aux_loss = reading->mixture->aux_loss;
+    if (aux_loss == 0)
+        return true;
+    if (!json_field_bool(config_key_of(reading->root, "output_router_logits"), &adds, reading->status) ||
+        !json_field_number(config_key_of(reading->root, "router_aux_loss_coef"), 0, 1e6, &aux_loss,
+                           reading->status))
+        return false;
+    reading->config->experts.aux_loss = adds ? aux_loss : 0;
+    return true;
+}
+
 static bool read_experts(const struct reading *reading, const bool *dense)
 {
     const struct mixture *mixture = reading->mixture;
@@ -240,8 +254,8 @@ static bool read_experts(const struct reading *reading, const bool *dense)
         !read_count(reading, (const char *const[2]){mixture->width_key}, 1, SIZE_LIMIT, mixture->width, &e->width))
         return false;
     e->correction_bias = mixture->corrected;
-    return read_routing(reading) && read_shared(reading) && (!mixture->clamped || read_clamps(reading)) &&
-           set_layers(reading, dense);
+    return read_routing(reading) && read_shared(reading) && read_aux_loss(reading) &&
+           (!mixture->clamped || read_clamps(reading)) && set_layers(reading, dense);
 }
 
 bool folder_mixture_decode(struct json_field root, const struct family *family, struct config *c,
@@ -336,6 +350,10 @@ void folder_mixture_encode(json_t *json, const struct family *family, const stru
         set_count(json, "topk_group", r->groups ? r->top_groups : 1);
         if (mixture->group_method)
             json_object_set_new(json, "topk_method", json_string(r->groups ? "group_limited_greedy" : "greedy"));
+    }
+    if (e->aux_loss > 0) {
+        json_object_set_new(json, "output_router_logits", json_true());
+        json_object_set_new(json, "router_aux_loss_coef", json_real(e->aux_loss));
     }
     if (mixture->clamped) {
         json_object_set_new(json, "swiglu_alpha", json_real(e->alpha));

@@ -1,4 +1,5 @@
 #include "harness/plot/figure.h"
+#include "harness/record/recorded_key.h"
 #include "harness/record/step_time.h"
 #include "harness/spec/trial.h"
 #include "harness/table/series.h"
@@ -398,22 +399,37 @@ static bool has_router_loss(const struct record *record)
     return is_ok(record) && isfinite(record->gradient.relative_l2) && isfinite(record->aux_loss);
 }
 
+static bool counts_cells(const struct record *record)
+{
+    json_t *counts = recorded_key_value(trial_key_named("router_aux_counts"), record);
+    bool cells =
+        counts && strcmp(text_or(json_string_value(counts), ""), router_counts_names[ROUTER_COUNTS_CELL]) == 0;
+    json_decref(counts);
+    return cells;
+}
+
+// Rows of each series: first those with counts of the step, then those of cells.
 static bool tabulate_router_losses(const struct record *const *records, size_t count, struct figure_table *table)
 {
     static const char *const omit[] = {"chunk", NULL};
     struct series_table all;
     wanted_series(&all, records, count, has_router_loss, omit, true);
-    figure_table_columns(table, "chunk\trelative_l2\tworst_relative_l2\taux_loss");
+    figure_table_columns(table, "chunk\trelative_l2\tworst_relative_l2\tcell_relative_l2\tcell_worst_relative_l2");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         sort_series(series, chunk_of);
         enough |= distinct(series, chunk_of, any) >= 2;
-        for (size_t i = 0; i < series->record_count; i++) {
-            const struct record *record = series->records[i];
+        for (size_t i = 0; i < 2 * series->record_count; i++) {
+            const struct record *record = series->records[i % series->record_count];
+            const struct record_gradient *gradient = &record->gradient;
+            bool cells = i >= series->record_count;
+            if (counts_cells(record) != cells)
+                continue;
             row_start(table, &all, series);
-            FIGURE_NUMBERS(table, chunk_of(record), record->gradient.relative_l2,
-                           record->gradient.worst_relative_l2, record->aux_loss);
+            FIGURE_NUMBERS(table, chunk_of(record), cells ? NAN : gradient->relative_l2,
+                           cells ? NAN : gradient->worst_relative_l2, cells ? gradient->relative_l2 : NAN,
+                           cells ? gradient->worst_relative_l2 : NAN);
         }
     }
     series_free(&all);
