@@ -510,7 +510,7 @@ def decoder(weights, config, ids, documents, scale=None):
     gemma3, hybrid = config["model_type"] == "gemma3_text", config["model_type"] in HYBRIDS
     gemma4, cohere = config["model_type"] == "gemma4_text", config["model_type"].startswith("cohere")
     around = gemma3 or gemma4 or config["model_type"] in ("gemma2", "glm4")  # norms before and after
-    after = config["model_type"].startswith(("olmo2", "olmo3", "exaone"))
+    after = config["model_type"].startswith(("olmo2", "olmo3", "olmo_hybrid", "exaone"))
     mixed, mlp_in, mlp_out = ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm") \
         if config["model_type"] == "glm4" else ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
     residual, latent, depth = config.get("residual_multiplier", 1), config["model_type"] in LATENTS, config["num_hidden_layers"]

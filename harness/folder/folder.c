@@ -119,24 +119,27 @@ static const struct safetensors_tensor *filter_of(const struct shards *shards, c
 
 // Puts one tensor in the place of the parameter's three, if all are there: others are told later. False and a
 // status if their shapes or dtypes are not those.
-static bool join_filters(struct shards *shards, const struct parameter *p, size_t keys, struct status *status)
+static bool join_filters(struct shards *shards, const struct parameter *p, struct status *status)
 {
     static const char parts[] = "qkv";
-    const size_t rows[] = {keys, keys, p->value.rows - 2 * keys};
     struct safetensors *file;
     const struct safetensors_tensor *found[3];
-    size_t bytes = 0;
+    size_t bytes = 0, rows = 0;
     for (size_t i = 0; i < 3; i++) {
         found[i] = filter_of(shards, p, parts[i], &file);
         if (!found[i])
             return true;
-        if (!safetensors_has_shape(file, found[i], rows[i], p->value.cols, parameter_form(p), status))
+        if (!safetensors_has_shape(file, found[i], found[i]->shape[0], p->value.cols, parameter_form(p), status))
             return false;
         if (strcmp(found[i]->dtype_name, found[0]->dtype_name) != 0)
             return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %s, as q_conv1d has it, found %s",
                               file->path, found[i]->name, found[0]->dtype_name, found[i]->dtype_name);
         bytes += found[i]->bytes;
+        rows += found[i]->shape[0];
     }
+    if (rows != p->value.rows) // transformers saves three thirds, whatever q, k and v have of it
+        return status_set(status, STATUS_BAD_INPUT, "%s: %s and those of k and v: expected %zu rows, found %zu",
+                          file->path, found[0]->name, p->value.rows, rows);
     struct safetensors_tensor whole = *found[0];
     unsigned char *data = malloc(bytes), *end = data;
     CHECK(data);
@@ -167,7 +170,7 @@ static bool join_split(struct shards *shards, const struct model *model, struct 
         rename_norms(&shards->files[i]);
     for (size_t i = 0; fine && i < model->parameter_count; i++)
         if (model->parameters[i].filter)
-            fine = join_filters(shards, &model->parameters[i], kind->kv_heads * kind->head_dim, status);
+            fine = join_filters(shards, &model->parameters[i], status);
     return fine;
 }
 
