@@ -18,6 +18,7 @@ static const struct {
     {"chunk", "grep '\"chunk\":' $R/chunk.jsonl"},
     {"sparsity", "cat $R/sparsity.jsonl"},
     {"gradient-error", "cat $R/gradient-error.jsonl"},
+    {"router-losses", "grep '\"router_aux_loss\":0.01,' $R/aux-loss.jsonl"},
     {"accumulators", "cat $R/accumulators.jsonl"},
     {"prompt", "grep '\"device\":\"plan-cuda\"' $R/prefix.jsonl"},
     {"interconnect", "grep '\"context\":131072,' $R/interconnect.jsonl"},
@@ -74,6 +75,9 @@ static const struct panel panels[] = {
     {"sparsity", "budget", "budget (chunks of ", 1, "rms_error", "root mean square error, relative", 1, PLAIN},
     // Along an axis that may be broken: places tell nothing of values.
     {"gradient-error", NULL, "relative L2 error against the f64 reference", 1, "series", NULL, 1, PLAIN},
+    {"router-losses", "chunk", "chunk (tokens)", 1, "relative_l2", "relative L2 error, all weights", 1, POSITIVE},
+    {"router-losses", "chunk", "chunk (tokens)", 1, "cell_worst_relative_l2", "relative L2 error, worst tensor", 1,
+     POSITIVE},
     {"accumulators", "chunks", "chunks of the context", 1, "relative_l2", "relative L2 error against f64", 1,
      PLAIN},
     {"accumulators", "chunks", "chunks of the context", 1, "sums_relative_l2",
