@@ -182,6 +182,8 @@ static void what_is_not_supported_is_refused(void **state)
         {"'r': '2'", "key 'r': expected a whole number"},
         {"'r': null", "key 'r': expected a whole number"},
         {"'lora_alpha': 0", "key 'lora_alpha': expected a number from 1e-06"},
+        {"'target_parameters': ['mlp.experts.down_proj']",
+         "key 'target_parameters[0]': the model has no parameter"},
     };
     struct scratch *scratch = *state;
     make(scratch);
@@ -291,6 +293,111 @@ static void latent_attention_has_modules_of_its_own(void **state)
     trial_free(&trial);
 }
 
+#define EXPERTS(MORE)                                                                                              \
+    "{'layers': 3, 'width': 16, 'heads': 2, 'ffn': 24, 'vocab': 32, 'experts': 4, 'experts_per_token': 2, "        \
+    "'expert_width': 12, 'dense_layers': [1]" MORE "}"
+
+// Routers' and experts' parameters are targets by their own names; "all-linear" has them as peft does for
+// qwen3_moe.
+static void experts_are_named_apart(void **state)
+{
+    (void)state;
+    static const char shared[] = EXPERTS(", 'shared_expert_width': 20, 'shared_expert_gated': true");
+    static const struct {
+        const char *lora;
+        unsigned targets, target;
+        size_t rank;
+        double alpha;
+    } cases[] = {
+        {"{}", LORA_Q | LORA_V, LORA_EXPERTS_DOWN, 0, 0},
+        {"{'targets': ['router', 'experts_down']}", LORA_ROUTER | LORA_EXPERTS_DOWN, LORA_EXPERTS_DOWN, 8, 16},
+        {"{'targets': ['experts.gate_up_proj', 'q']}", LORA_EXPERTS_GATE_UP | LORA_Q, LORA_EXPERTS_GATE_UP, 8, 16},
+        {"{'targets': ['gate', 'down_proj']}", LORA_GATE | LORA_DOWN, LORA_EXPERTS_DOWN, 0, 0},
+        {"{'targets': ['layers.2.mlp.experts.down_proj']}", LORA_EXPERTS_DOWN, LORA_EXPERTS_DOWN, 8, 16},
+        {"{'r': 3, 'targets': ['experts_down'], 'rank_pattern': {'experts_down': 5}}", LORA_EXPERTS_DOWN,
+         LORA_EXPERTS_DOWN, 5, 16},
+        {"{'targets': 'all-linear', 'exclude_modules': ['k', 'v', 'o', 'q']}",
+         LORA_GATE | LORA_UP | LORA_DOWN | LORA_PARAMETERS | LORA_SHARED_EXPERT_GATE, LORA_EXPERTS_GATE_UP, 16, 32},
+        {"{'r': 3, 'targets': 'all-linear'}",
+         LORA_Q | LORA_K | LORA_V | LORA_O | LORA_GATE | LORA_UP | LORA_DOWN | LORA_PARAMETERS |
+             LORA_SHARED_EXPERT_GATE,
+         LORA_EXPERTS_DOWN, 3, 16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial trial = trial_with(shared, cases[i].lora);
+        struct lora_factors found = lora_factors_of(&trial.lora, 2, cases[i].target);
+        if (trial.lora.targets != cases[i].targets || found.rank != cases[i].rank ||
+            (found.rank && found.alpha != cases[i].alpha))
+            fail_msg("%s: targets %x, rank %zu, alpha %g", cases[i].lora, trial.lora.targets, found.rank,
+                     found.alpha);
+        struct trial again;
+        struct status status = {0};
+        assert_true(trial_decode(&again, trial.canonical, "canonical", &status));
+        assert_string_equal(again.id, trial.id);
+        trial_free(&again);
+        trial_free(&trial);
+    }
+}
+
+// Adapters would hold the factors of a shared expert under another name.
+static void experts_of_other_names_are_refused(void **state)
+{
+    (void)state;
+    struct trial trial = trial_with("'deepseek-v3'", "{'targets': ['router', 'experts_gate_up', 'experts_down']}");
+    assert_int_equal(trial.lora.targets, LORA_PARAMETERS);
+    trial_free(&trial);
+    char *json = quoted("{'model': 'deepseek-v3', 'method': 'full', 'context': 8, 'lora': {'targets': ['gate']}}");
+    struct status status = {0};
+    assert_false(trial_decode(&trial, json, "c", &status));
+    if (!strstr(status.message, "mlp.shared_expert.gate_proj are not supported in this family"))
+        fail_msg("%s", status.message);
+    trial_free(&trial);
+    free(json);
+}
+
+// Names, shapes and order of the numbers as peft 0.21 saves them: of A [experts rank, in] an expert's rows one
+// below the other, of B [out, rank experts] its numbers `experts` apart.
+static void factors_of_experts_are_as_peft_saves_them(void **state)
+{
+    (void)state;
+    enum { E = 4, RANK = 3 };
+    static const struct {
+        const char *targets, *gate_up, *down;
+    } cases[] = {{"['experts_gate_up', 'experts_down']", "mlp.experts.base_layer", "mlp.experts"},
+                 {"['experts_gate_up']", "mlp.experts", NULL},
+                 {"['experts_down']", NULL, "mlp.experts"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char lora[120];
+        snprintf(lora, sizeof lora, "{'r': %d, 'targets': %s}", RANK, cases[i].targets);
+        struct trial trial = trial_with(EXPERTS(""), lora);
+        struct model model;
+        model_list(&model, &trial.config, &trial.lora);
+        struct adapter_tensors tensors = adapter_tensors_of(&model, NULL);
+        assert_int_equal(tensors.count, 2 * 2 * (1 + (cases[i].gate_up && cases[i].down))); // of layers 0 and 2
+        for (size_t j = 0, at = 0; j < 2; j++) {
+            const char *module = j ? cases[i].down : cases[i].gate_up;
+            size_t out = j ? 16 : 24, in = j ? 12 : 16;
+            if (!module)
+                continue;
+            const struct adapter_tensor *a = &tensors.items[at++], *b = &tensors.items[at++];
+            char name[100];
+            snprintf(name, sizeof name, "base_model.model.model.layers.0.%s.lora_A.weight", module);
+            assert_string_equal(a->name, name);
+            snprintf(name, sizeof name, "base_model.model.model.layers.0.%s.lora_B.weight", module);
+            assert_string_equal(b->name, name);
+            assert_true(a->rows == E * RANK && a->cols == in && adapter_tensor_is_plain(a));
+            assert_true(b->rows == out && b->cols == RANK * E && !adapter_tensor_is_plain(b));
+            for (size_t e = 0, n = 0; e < E; e++)
+                for (size_t o = 0; o < out; o++)
+                    for (size_t r = 0; r < RANK; r++, n++)
+                        assert_int_equal(adapter_tensor_index(b, &b->pieces[0], n), (o * RANK + r) * E + e);
+        }
+        free(tensors.items);
+        model_close(&model);
+        trial_free(&trial);
+    }
+}
+
 static void what_chooses_nothing_is_refused(void **state)
 {
     (void)state;
@@ -303,6 +410,7 @@ static void what_chooses_nothing_is_refused(void **state)
         {"{'layers_pattern': 'layers'}", "key 'layers_pattern'"},
         {"{'layers_to_transform': 2, 'layers_pattern': 'h'}", "no module of the model is left"},
         {"{'targets': ['qkv']}", "fuses no projections"},
+        {"{'targets': ['q', 'experts_down']}", "key 'targets[1]': the model has no module of that name"},
         {"{'targets': '.*query'}", "no module of the model is left"},
         {"{'exclude_modules': ['q', 'v']}", "no module of the model is left"},
         {"{'modules_to_save': ['score']}", "key 'modules_to_save[0]': no module"},
@@ -569,6 +677,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_not_supported_is_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test(modules_are_chosen_as_peft_does),
         cmocka_unit_test(latent_attention_has_modules_of_its_own),
+        cmocka_unit_test(experts_are_named_apart),
+        cmocka_unit_test(factors_of_experts_are_as_peft_saves_them),
+        cmocka_unit_test(experts_of_other_names_are_refused),
         cmocka_unit_test(what_chooses_nothing_is_refused),
         cmocka_unit_test_setup_teardown(plans_and_gradients_hold_for_all_modules, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapters_of_fused_projections_are_the_bases_own, scratch_setup,

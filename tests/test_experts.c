@@ -76,13 +76,20 @@ static struct fixture fixture_of(size_t index, size_t context, const char *devic
     return f;
 }
 
+static void make_rows_equal(struct fixture *f, struct tensor rows, enum router router)
+{
+    if (router == EQUAL)
+        op_zero(f->device, rows);
+    else
+        op_copy(f->device, tensor_rows(rows, rows.rows - 1, 1), tensor_rows(rows, 0, 1));
+}
+
 static void make_equal(struct fixture *f, const struct projection *gate, enum router router)
 {
     struct tensor weight = gate->weight->value;
-    if (router == EQUAL)
-        op_zero(f->device, weight);
-    else
-        op_copy(f->device, tensor_rows(weight, weight.rows - 1, 1), tensor_rows(weight, 0, 1));
+    make_rows_equal(f, weight, router);
+    if (gate->lora_b)
+        make_rows_equal(f, gate->lora_b->value, router);
     if (gate->bias && router == EQUAL)
         op_zero(f->device, gate->bias->value);
     else if (gate->bias)
@@ -95,6 +102,14 @@ static void open_with(struct fixture *f, enum router router)
     for (size_t l = 0; l < f->config.layers && !f->device->ops->dataless; l++)
         if (router != ANY && config_mlp(&f->config, l)->chooses)
             make_equal(f, &f->model.layers[l].mlp.parameters[0], router);
+}
+
+// Factors on all that layers with experts have, and on some of attention.
+static void adapt(struct fixture *f)
+{
+    f->lora = (struct lora){.rank = 2, .alpha = 3};
+    f->lora.targets = LORA_Q | LORA_O | LORA_GATE | LORA_UP | LORA_DOWN | LORA_ROUTER | LORA_SHARED_EXPERT_GATE |
+                      LORA_EXPERTS_GATE_UP | LORA_EXPERTS_DOWN;
 }
 
 struct taken {
@@ -213,7 +228,7 @@ static void every_method_is_exact(void **state)
         f.document = i % 5 == 2 ? 7 : 0;
         f.targets = f.context == 1 ? targets : NULL;
         if (i % 3 == 1 && f.context > 1)
-            f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_O};
+            adapt(&f);
         f.router_losses = losses_of(i);
         f.objective = i == 6 ? objective_find("dpo") : NULL; // of a pair
         struct fixture plan = f;
@@ -370,6 +385,8 @@ static void blocks_of_rows_cut_experts(void **state)
         f.batch_size = 3;
         f.config.layers = 1;
         choose(&f, i ? 2 : 0);
+        if (i)
+            adapt(&f);
         struct fixture plan = f;
         plan.device_name = "plan-cpu";
         open_with(&f, ANY);
@@ -383,9 +400,11 @@ static void blocks_of_rows_cut_experts(void **state)
 static void gradients_are_those_of_the_loss(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < FAMILIES; i++) {
-        struct fixture f = fixture_of(i, 9, "cpu");
+    for (size_t i = 0; i < 2 * FAMILIES; i++) {
+        struct fixture f = fixture_of(i % FAMILIES, 9, "cpu");
         f.router_losses = losses_of(i % 2 ? i : 0);
+        if (i >= FAMILIES)
+            adapt(&f);
         open_with(&f, ANY);
         struct taken full = take(&f, "full", "");
         struct random random = random_named(11, "direction");
@@ -416,8 +435,9 @@ static void gradients_are_those_of_the_loss(void **state)
                              strstr(parameter->name, "mlp.shared_expert"));
             at += count;
         }
-        static const size_t parameters[FAMILIES] = {9, 6, 9, 12, 7, 18};
-        assert_int_equal(checked, parameters[i]);
+        static const size_t parameters[FAMILIES] = {9, 6, 9, 12, 7, 18},
+                            factors[FAMILIES] = {18, 12, 18, 24, 14, 18};
+        assert_int_equal(checked, (i < FAMILIES ? parameters : factors)[i % FAMILIES]);
         free(full.gradients);
         fixture_close(&f);
     }

@@ -221,6 +221,12 @@ ADAPTERS = {"list": {"target_modules": ["q_proj", "v_proj", "down_proj"]},
             "regular expression, rslora": {"target_modules": r".*\.(k|o|gate)_proj$", "use_rslora": True},
             "all-linear": {"target_modules": "all-linear"}}
 LORA = {"r": 4, "lora_alpha": 12}
+EXPERT_ADAPTERS = {  # of mixtures, by family; peft's names of what it puts factors on
+    "qwen3_moe, some layers dense, weights not normed": {"all-linear": {"target_modules": "all-linear"}, "experts' down_proj": {
+        "target_modules": ["q_proj"], "target_parameters": ["mlp.experts.down_proj"]}},
+    "mixtral": {"parameters": {"target_modules": [], "target_parameters": ["gate.weight", "experts.gate_up_proj"], "use_rslora": True}},
+    "qwen2_moe": {"shared": {"target_modules": ["v_proj", "gate_proj", "up_proj", "down_proj", "shared_expert_gate"],
+                             "target_parameters": ["gate_up_proj", "down_proj"]}}}
 LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
 
@@ -669,6 +675,24 @@ def config_of(folder):
     return config
 
 
+def add_factors_of_experts(weights, scale):
+    """Adds to routers' and experts' weights the products of their factors, which no `linear` is asked for."""
+    for at in [name.removesuffix("gate.weight") for name in weights if name.endswith(".mlp.gate.weight")]:
+        factors = lambda module: [weights.get(f"base_model.model.{at}{module}.lora_{x}.weight") for x in "AB"]
+        (a, b), down, experts = factors("gate"), factors("experts"), len(weights[at + "gate.weight"])
+        inner = factors("experts.base_layer")
+        if a is not None:
+            weights[at + "gate.weight"] = weights[at + "gate.weight"] + scale * b @ a
+        gate_up = weights[at + "experts.gate_up_proj"]
+        if inner[0] is None and down[0] is not None and down[1].shape[0] == gate_up.shape[0] // experts:
+            inner, down = down, inner
+        for name, (a, b) in (("gate_up", inner), ("down", down)):
+            if a is not None:
+                w = at + f"experts.{name}_proj"
+                product = torch.einsum("ore,eri->eoi", b.unflatten(1, (-1, experts)), a.unflatten(0, (experts, -1)))
+                weights[w] = weights[w] + scale * product.flatten(0, 1)
+
+
 def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
     weights = language_model({name: w.double() for name, w in expanded(load_file(f"{folder}/model.safetensors")).items()})
     weights = {name: w.clone() for name, w in mixtures(apart(weights, config), config).items()}
@@ -681,6 +705,7 @@ def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
         weights, scale = {**weights, **trained}, scale_of(adapter)
     for w in trained.values():
         w.requires_grad_()
+    add_factors_of_experts(weights, scale)
     ROUTED.clear()
     logits = decoder(weights, config, ids, documents, scale)
     loss = loss_of_logits(logits) + balancing(config)
@@ -1036,6 +1061,11 @@ def main():
             make_mxfp4(folders[title])
     one = torch.zeros(BATCH, CONTEXT, dtype=torch.int64)
     cases = [(title, folder, [], one, shifted, None) for title, folder in folders.items() if not arguments.only or arguments.only in title]
+    for title in EXPERT_ADAPTERS.keys() & folders.keys() if peft else ():
+        for i, (name, options) in enumerate(EXPERT_ADAPTERS[title].items()):
+            adapter = f"{folders[title]}, adapter {i}"
+            make_adapter(folders[title], adapter, options)
+            cases.append((f"{title}, LoRA of {name}", folders[title], ["--lora", adapter], one, shifted, adapter))
     others = {}  # for two methods each, and transformers as it is
     if not arguments.only:
         cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], one, masked, None))

@@ -13,7 +13,6 @@ static const struct {
     const char *key, *why;
 } refused[] = {
     {"use_dora", "DoRA scales the rows of each weight, which is not supported; " MERGE},
-    {"target_parameters", "factors of bare parameters are not supported; " MERGE},
     {"trainable_token_indices", "single rows of the embedding are not supported; " MERGE},
     {"layer_replication", "layers that are repeated are not supported; " MERGE},
     {"lora_bias", "a bias on lora_B is not supported; " MERGE},
@@ -72,6 +71,7 @@ static bool read_modules(struct json_field root, const struct config *config, st
                          struct status *status)
 {
     const struct lora_fields fields = {.target_modules = json_field_get(root, "target_modules"),
+                                       .target_parameters = json_field_get(root, "target_parameters"),
                                        .exclude_modules = json_field_get(root, "exclude_modules"),
                                        .layers_to_transform = json_field_get(root, "layers_to_transform"),
                                        .layers_pattern = json_field_get(root, "layers_pattern"),
@@ -148,7 +148,7 @@ struct description {
     const struct config *config;
     const struct lora *lora;
     struct lora_factors base;
-    json_t *targets, *ranks, *alphas;
+    json_t *targets, *parameters, *ranks, *alphas;
 };
 
 static void describe_factors(const struct description *d, const char *name, struct lora_factors factors)
@@ -182,7 +182,7 @@ static void describe_target(const struct description *d, size_t target)
         lora_module_name(name, sizeof name, d->config, l, target);
         weight_name_within(whole, sizeof whole, d->config->submodule, name);
         const char *shown = same ? lora_module_leaf(target) : whole;
-        json_array_append_new(d->targets, json_string(shown));
+        json_array_append_new(1u << target & LORA_PARAMETERS ? d->parameters : d->targets, json_string(shown));
         describe_factors(d, shown, factors);
     }
 }
@@ -210,6 +210,7 @@ bool adapter_write_config(const char *folder, const char *base, const struct con
                             .lora = lora,
                             .base = base_of(config, lora),
                             .targets = json_array(),
+                            .parameters = json_array(),
                             .ranks = json_object(),
                             .alphas = json_object()};
     json_t *base_name = base ? json_string(base) : NULL, *saved = lora->saved ? json_array() : json_null();
@@ -228,5 +229,8 @@ bool adapter_write_config(const char *folder, const char *base, const struct con
         "lora_alpha", d.base.alpha, "use_rslora", lora->rslora, "lora_dropout", 0.0, "bias", "none",
         "inference_mode", true, "target_modules", d.targets, "rank_pattern", d.ranks, "alpha_pattern", d.alphas,
         "modules_to_save", saved, "ensure_weight_tying", config->tied && lora->saved && !lora->untied);
+    if (json_array_size(d.parameters) > 0)
+        json_object_set(json, "target_parameters", d.parameters);
+    json_decref(d.parameters);
     return folder_write_json(folder, FOLDER_ADAPTER_CONFIG, json, status);
 }

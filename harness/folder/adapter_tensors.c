@@ -53,10 +53,9 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
         } else if (parameter_is_factor(p) || p->saved) {
             struct adapter_tensor *tensor = &tensors.items[tensors.count++];
             snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? ADAPTER_PREFIX : "", p->name);
-            tensor->rows = p->transposed ? p->value.cols : p->value.rows;
-            tensor->cols = p->transposed ? p->value.rows : p->value.cols;
+            tensor->rows = parameter_file_rows(p);
+            tensor->cols = p->size / tensor->rows;
             tensor->form = parameter_form(p);
-            tensor->transposed = p->transposed;
             tensor->pieces[tensor->count++].parameter = p;
             if (p->saved && p == model->head &&
                 p == model->embedding) { // PEFT stores a table that stays tied twice
@@ -72,12 +71,15 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
 
 size_t adapter_tensor_index(const struct adapter_tensor *tensor, const struct adapter_piece *piece, size_t i)
 {
-    size_t cols = piece->parameter->value.cols, row = i / cols, col = i % cols;
-    return tensor->transposed ? col * tensor->cols + row : (piece->row + row) * tensor->cols + piece->col + col;
+    const struct parameter *p = piece->parameter;
+    if (parameter_is_reordered(p))
+        return parameter_file_index(p, i);
+    return (piece->row + i / p->value.cols) * tensor->cols + piece->col + i % p->value.cols;
 }
 
 bool adapter_tensor_is_plain(const struct adapter_tensor *tensor)
 {
-    return tensor->count == 1 && !tensor->transposed && tensor->cols == tensor->pieces[0].parameter->value.cols &&
+    return tensor->count == 1 && !parameter_is_reordered(tensor->pieces[0].parameter) &&
+           tensor->cols == tensor->pieces[0].parameter->value.cols &&
            tensor->rows == tensor->pieces[0].parameter->value.rows;
 }

@@ -18,7 +18,6 @@ struct adapter_tensor {
     char name[160];
     size_t rows, cols;
     enum safetensors_form form;
-    bool transposed; // [cols, rows] of the parameter
     size_t count;
     struct adapter_piece pieces[ADAPTER_PIECES];
 };

@@ -1,4 +1,5 @@
 #include "harness/folder/lora_modules.h"
+#include "harness/folder/folder_family.h"
 #include "harness/tensors/weight_names.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/model/model.h"
@@ -266,6 +267,7 @@ struct request {
     const struct lora_fields *fields;
     bool strict, all_linear;
     bool *named;                         // of a list of targets those that a module has
+    bool *named_parameters;              // and of target_parameters
     regex_t *targets, *exclude, *layers; // NULL: a list, or left out
     struct lora_rules ranks, alphas, saved;
 };
@@ -273,6 +275,11 @@ struct request {
 static bool is_outside(size_t target)
 {
     return 1u << target & (LORA_EMBEDDING | LORA_HEAD);
+}
+
+static bool is_parameter(size_t target)
+{
+    return 1u << target & LORA_PARAMETERS;
 }
 
 // ---- patterns
@@ -381,14 +388,36 @@ static bool is_named(const struct request *request, const char *key, struct json
     return ends_with_name(key, full_name(request, json_string_value(name_at(names, i).value)));
 }
 
+// PEFT's target_modules have no parameters; in a request a name that has the whole of its end chooses one, which
+// "down" does not.
+static bool names_parameter(const struct request *request, struct json_field names, size_t i, size_t target)
+{
+    const char *name = full_name(request, json_string_value(name_at(names, i).value));
+    return request->strict && ends_with_name(name, lora_module_leaf(target));
+}
+
+static bool is_target_parameter(const struct request *request, const char *key, size_t target)
+{
+    struct json_field names = request->fields->target_parameters;
+    bool found = false;
+    for (size_t i = 0; request->named_parameters && is_parameter(target) && i < name_count(names); i++) {
+        bool fits = ends_with_name(key, json_string_value(name_at(names, i).value));
+        request->named_parameters[i] |= fits;
+        found |= fits;
+    }
+    return found;
+}
+
 static bool is_target(const struct request *request, const char *key, size_t target)
 {
     struct json_field names = request->fields->target_modules;
-    bool own = lora_module_is_own(request->config, target), found = false;
+    bool own = lora_module_is_own(request->config, target), found = is_target_parameter(request, key, target);
+    bool module = !is_parameter(target);
     if (request->targets)
-        return own && python_pattern_matches(request->targets, key);
+        return found || (own && (module || request->strict) && python_pattern_matches(request->targets, key));
     for (size_t i = 0; request->named && i < name_count(names); i++) {
-        bool fits = (own || request->config->fused) && is_named(request, key, names, i);
+        bool fits = (own || request->config->fused) && is_named(request, key, names, i) &&
+                    (module || names_parameter(request, names, i, target));
         request->named[i] |= fits;
         found |= fits;
     }
@@ -479,11 +508,21 @@ static bool check_target(struct json_field item, const struct request *request, 
     return json_field_choice(item, &known, "projection", &index, status);
 }
 
+static bool read_target_parameters(struct request *request, struct status *status)
+{
+    struct json_field field = request->fields->target_parameters;
+    if (!check_names(field, status))
+        return false;
+    request->named_parameters = calloc(name_count(field) + 1, sizeof *request->named_parameters);
+    return true;
+}
+
 static bool read_targets(struct request *request, struct status *status)
 {
     struct json_field field = request->fields->target_modules;
     const char *text = json_string_value(field.value);
-    if (!field.value)
+    bool parameters = name_count(request->fields->target_parameters) > 0;
+    if (!field.value || (parameters && !text && name_count(field) == 0)) // PEFT writes null or []
         return true;
     if (name_count(field) == 0 || !check_names(field, status))
         return json_field_expected(field, status,
@@ -609,15 +648,29 @@ static bool read_tying(const struct request *request, struct lora *lora, struct 
 
 // ---- the modules
 
-static bool factors_of(const struct request *request, const struct lora *lora, const char *key,
+// Whether the family's own modules have another name or order than a mixture of experts has here, so that an
+// adapter's file would not hold their factors: gpt-oss's rows of gate and up take turns.
+static bool is_otherwise_in_files(const struct config *c, size_t layer, size_t target)
+{
+    const struct family *family = config_mlp(c, layer)->chooses ? folder_family_of(c) : NULL;
+    if (!family || !family->mixture)
+        return false;
+    enum expert_files files = family->mixture->files;
+    unsigned shared = LORA_GATE | LORA_UP | LORA_DOWN, all = shared | LORA_PARAMETERS;
+    bool own = files == FILES_QWEN || files == FILES_MIXTRAL || files == FILES_MINIMAX;
+    return 1u << target & (files == FILES_GPT_OSS || files == FILES_GRANITE ? all : own ? 0 : shared);
+}
+
+// pairs: modules whose factors are one pair here.
+static bool factors_of(const struct request *request, const struct lora *lora, const char *key, size_t pairs,
                        struct lora_factors *factors, struct status *status)
 {
     struct lora_rule *rank, *alpha;
     if (!lora_rules_find(&request->ranks, key, request->strict, &rank, status) ||
         !lora_rules_find(&request->alphas, key, request->strict, &alpha, status))
         return false;
-    factors->rank = rank ? rank->gives.rank : lora->rank;
-    factors->alpha = alpha ? alpha->gives.alpha : lora->alpha;
+    factors->rank = rank ? rank->gives.rank : pairs * lora->rank;
+    factors->alpha = alpha ? alpha->gives.alpha : (double)pairs * lora->alpha;
     return true;
 }
 
@@ -626,6 +679,7 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
     const struct config *c = request->config;
     lora->table = calloc(c->layers * LORA_TARGETS, sizeof *lora->table);
     unsigned before = lora->targets;
+    bool given = request->fields->target_modules.value || request->fields->target_parameters.value;
     lora->targets = 0;
     for (size_t l = 0; l < c->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
@@ -634,14 +688,26 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
                 continue;
             lora_module_name(own, sizeof own, c, l, i);
             whole_name(c, l, i, key);
-            snprintf(weight, sizeof weight, "%s.weight", own);
-            bool target = request->fields->target_modules.value ? is_target(request, key, i) : before >> i & 1;
-            if (!target || is_excluded(request, key) || !is_in_layers(request, key, l, i))
+            snprintf(weight, sizeof weight, "%s%s", own, is_parameter(i) ? "" : ".weight");
+            bool target = given ? is_target(request, key, i) : before >> i & 1;
+            // PEFT's other keys choose among modules alone.
+            bool applies = request->strict || !is_parameter(i);
+            if (!target || (applies && (is_excluded(request, key) || !is_in_layers(request, key, l, i))))
                 continue;
+            if (is_otherwise_in_files(c, l, i)) {
+                if (request->all_linear || !given)
+                    continue;
+                return json_field_fail(
+                    request->fields->target_modules, status,
+                    "factors of %s are not supported in this family, whose files have them under "
+                    "another name or in another order; name other modules",
+                    key);
+            }
             if (lora_saves(lora, weight))
                 return json_field_fail(request->fields->modules_to_save, status,
                                        "and target_modules both name %s, in PEFT an error, too", key);
-            if (!factors_of(request, lora, key, &lora->table[l * LORA_TARGETS + i], status))
+            size_t pairs = request->all_linear && 1u << i == LORA_EXPERTS_GATE_UP ? 2 : 1;
+            if (!factors_of(request, lora, key, pairs, &lora->table[l * LORA_TARGETS + i], status))
                 return false;
             lora->targets |= 1u << i;
         }
@@ -677,6 +743,12 @@ static bool check_fused(const struct request *request, const struct lora *lora, 
 static bool check_named(const struct request *request, struct status *status)
 {
     struct json_field field = request->fields->target_modules;
+    struct json_field parameters = request->fields->target_parameters;
+    for (size_t i = 0; i < name_count(parameters); i++)
+        if (!request->named_parameters[i])
+            return json_field_fail(name_at(parameters, i), status,
+                                   "the model has no parameter of that name that factors can be put on: a router's "
+                                   "\"gate.weight\", experts' \"gate_up_proj\" and \"down_proj\"");
     for (size_t i = 0; request->strict && request->named && i < name_count(field); i++)
         if (!request->named[i])
             return json_field_fail(name_at(field, i), status, "the model has no module of that name%s",
@@ -710,20 +782,21 @@ bool lora_modules_read(struct lora *lora, const struct lora_fields *fields, cons
                        bool strict, struct status *status)
 {
     struct request request = {.config = config, .fields = fields, .strict = strict};
-    bool ok = read_targets(&request, status) && read_exclude(&request, status) && read_layers(&request, status) &&
-              read_layers_pattern(&request, status) &&
-              read_rules(&request, &request.ranks, fields->rank_pattern, true, status) &&
-              read_rules(&request, &request.alphas, fields->alpha_pattern, false, status) &&
-              read_saved(&request, lora, status) && fill_table(&request, lora, status) &&
-              check_named(&request, status) && check_any(&request, lora, status) &&
-              (!strict || lora_rules_check_used(&request.ranks, status)) &&
-              (!strict || lora_rules_check_used(&request.alphas, status)) && check_fused(&request, lora, status) &&
-              read_tying(&request, lora, status);
+    bool ok =
+        read_target_parameters(&request, status) && read_targets(&request, status) &&
+        read_exclude(&request, status) && read_layers(&request, status) && read_layers_pattern(&request, status) &&
+        read_rules(&request, &request.ranks, fields->rank_pattern, true, status) &&
+        read_rules(&request, &request.alphas, fields->alpha_pattern, false, status) &&
+        read_saved(&request, lora, status) && fill_table(&request, lora, status) && check_named(&request, status) &&
+        check_any(&request, lora, status) && (!strict || lora_rules_check_used(&request.ranks, status)) &&
+        (!strict || lora_rules_check_used(&request.alphas, status)) && check_fused(&request, lora, status) &&
+        read_tying(&request, lora, status);
     if (ok)
         simplify(config, lora);
     else
         lora_free(lora);
     free(request.named);
+    free(request.named_parameters);
     free_one(request.targets);
     free_one(request.exclude);
     free_one(request.layers);

@@ -150,7 +150,8 @@ static char *find_adapter(const struct trial *trial, const char *given)
     return given ? folder_path(given) : beside ? folder_path(beside) : NULL;
 }
 
-// q and v; all linear modules of a model whose values have no projection of their own (latent attention).
+// q and v; all linear modules of a model whose values have no projection of their own (latent attention), but for
+// routers and experts.
 static unsigned default_targets(const struct config *config)
 {
     unsigned all = 0;
@@ -159,7 +160,7 @@ static unsigned default_targets(const struct config *config)
         has_values = config_has_target(config, l, LORA_V);
     for (size_t i = 0; i < LORA_TARGETS; i++)
         all |= lora_module_is_own(config, i) ? 1u << i : 0;
-    return has_values ? LORA_Q | LORA_V : all & ~(unsigned)(LORA_EMBEDDING | LORA_HEAD);
+    return has_values ? LORA_Q | LORA_V : all & ~(unsigned)(LORA_EMBEDDING | LORA_HEAD | LORA_PARAMETERS);
 }
 
 static bool read_given(const struct json_field members[MEMBERS], const struct config *config, struct lora *lora,

@@ -4,11 +4,24 @@
 // Values held on the host at once: a few MiB.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
+size_t parameter_file_rows(const struct parameter *p)
+{
+    return p->transposed ? p->value.cols : parameter_is_reordered(p) ? p->value.rows / p->experts : p->value.rows;
+}
+
+size_t parameter_file_index(const struct parameter *p, size_t i)
+{
+    size_t cols = p->value.cols, row = i / cols, col = i % cols, rows = parameter_file_rows(p);
+    if (!parameter_is_reordered(p))
+        return i;
+    return p->transposed ? col * p->value.rows + row : (row % rows * cols + col) * p->experts + row / rows;
+}
+
 static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)
 {
-    size_t rows = p->transposed ? p->value.cols : p->value.rows,
-           cols = p->transposed ? p->value.rows : p->value.cols;
-    return safetensors_item(p->name, rows, cols, parameter_form(p), dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
+    size_t rows = parameter_file_rows(p);
+    return safetensors_item(p->name, rows, p->size / rows, parameter_form(p),
+                            dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
 }
 
 static bool write_values(struct safetensors_writer *writer, struct device *device, struct tensor t, double *block,
@@ -25,18 +38,18 @@ static bool write_values(struct safetensors_writer *writer, struct device *devic
     return true;
 }
 
-// Transposes all at once: files hold an embedding's LoRA factor A transposed.
-static bool write_transposed(struct safetensors_writer *writer, struct device *device, const struct parameter *p,
-                             const double *given, struct status *status)
+// Reorders all at once: such factors are small.
+static bool write_reordered(struct safetensors_writer *writer, struct device *device, const struct parameter *p,
+                            const double *given, struct status *status)
 {
-    size_t rows = p->value.rows, cols = p->value.cols;
-    double *values = malloc(rows * cols * sizeof *values), *turned = malloc(rows * cols * sizeof *turned);
+    size_t count = p->size;
+    double *values = malloc(count * sizeof *values), *reordered = malloc(count * sizeof *reordered);
     if (!given)
         tensor_read(device, p->grad, values);
-    for (size_t i = 0; i < rows * cols; i++)
-        turned[i % cols * rows + i / cols] = (given ? given : values)[i];
-    bool ok = status_take(status, &device->status) && safetensors_append(writer, turned, rows * cols, status);
-    free(turned);
+    for (size_t i = 0; i < count; i++)
+        reordered[parameter_file_index(p, i)] = (given ? given : values)[i];
+    bool ok = status_take(status, &device->status) && safetensors_append(writer, reordered, count, status);
+    free(reordered);
     free(values);
     return ok;
 }
@@ -60,8 +73,8 @@ bool gradients_write(const char *path, const struct model *model, const double *
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (p->transposed && (values ? values[i] != NULL : p->grad.data != NULL))
-            ok = write_transposed(&writer, model->device, p, values ? values[i] : NULL, status);
+        if (parameter_is_reordered(p) && (values ? values[i] != NULL : p->grad.data != NULL))
+            ok = write_reordered(&writer, model->device, p, values ? values[i] : NULL, status);
         else if (values && values[i])
             ok = safetensors_append(&writer, values[i], p->value.rows * p->value.cols, status);
         else if (!values && p->grad.data)

@@ -3,11 +3,21 @@
 #include "harness/tensors/safetensors.h"
 #include "kernels/model/model.h"
 
-// The form of a parameter in files, but for a transposed one.
+// The form of a parameter in files.
 static inline enum safetensors_form parameter_form(const struct parameter *p)
 {
     return p->filter ? SAFETENSORS_FILTERS : p->vector ? SAFETENSORS_VECTOR : SAFETENSORS_MATRIX;
 }
+
+// Whether files hold its numbers in another order: an embedding's factor A is transposed; experts' factor B,
+// [experts out, rank] here, is [out, rank experts] there, an expert's numbers `experts` apart.
+static inline bool parameter_is_reordered(const struct parameter *p)
+{
+    return p->transposed || (p->factor == FACTOR_B && p->experts);
+}
+// Rows in files, and the index there of its number i.
+size_t parameter_file_rows(const struct parameter *p);
+size_t parameter_file_index(const struct parameter *p, size_t i);
 
 // Writes the gradients of all trainable parameters (LoRA factors under their PEFT names), in F64 if they are kept
 // in f64, else in F32. values: gradients computed elsewhere, one per parameter, NULL for a frozen one; NULL: the

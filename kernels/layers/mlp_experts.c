@@ -5,6 +5,7 @@
 // expert once. What an expert gives is neither kept nor made again for the backward (SonicMoE, arXiv 2512.14080):
 // with G the gradient of the sum and v = G down_e, that of w_e is <v, act>, and that of down_e is G^T (w_e act).
 #include "kernels/layers/block_ends.h"
+#include "kernels/layers/grouped_projection.h"
 #include "kernels/model/carry.h"
 
 enum { ROUTER, CORRECTION, SHARED_GATE, SHARED_UP, SHARED_DOWN, SHARED_WEIGHT, GATE_UP, DOWN };
@@ -13,14 +14,14 @@ enum { KEPT_LOGITS, KEPT_GATE_UP, KEPT_SHARED_LOGITS, KEPT_SHARED };
 
 // An expert's rows of gate_up_proj are those of its gate, then those of its up projection.
 static const struct block_parameter parameters[] = {
-    [ROUTER] = {"mlp.gate", 0},
+    [ROUTER] = {"mlp.gate", LORA_ROUTER},
     [CORRECTION] = {"mlp.gate.e_score_correction_bias", 0, .form = FORM_VECTOR, .deviation = 0.1, .constant = true},
-    [SHARED_GATE] = {"mlp.shared_expert.gate_proj", 0},
-    [SHARED_UP] = {"mlp.shared_expert.up_proj", 0},
-    [SHARED_DOWN] = {"mlp.shared_expert.down_proj", 0},
-    [SHARED_WEIGHT] = {"mlp.shared_expert_gate", 0},
-    [GATE_UP] = {"mlp.experts.gate_up_proj", 0, .form = FORM_EXPERTS},
-    [DOWN] = {"mlp.experts.down_proj", 0, .form = FORM_EXPERTS},
+    [SHARED_GATE] = {"mlp.shared_expert.gate_proj", LORA_GATE},
+    [SHARED_UP] = {"mlp.shared_expert.up_proj", LORA_UP},
+    [SHARED_DOWN] = {"mlp.shared_expert.down_proj", LORA_DOWN},
+    [SHARED_WEIGHT] = {"mlp.shared_expert_gate", LORA_SHARED_EXPERT_GATE},
+    [GATE_UP] = {"mlp.experts.gate_up_proj", LORA_EXPERTS_GATE_UP, .form = FORM_EXPERTS},
+    [DOWN] = {"mlp.experts.down_proj", LORA_EXPERTS_DOWN, .form = FORM_EXPERTS},
     {0}};
 
 static struct block_shape shape(const struct config *c, size_t layer, size_t parameter)
@@ -215,14 +216,14 @@ static void experts_forward(struct model *model, const struct projection *p, con
         struct tensor in_block = tensor_rows(in, 0, b.count), act_block = tensor_rows(act, 0, b.count);
         struct tensor u = tensor_rows(gate_up, gate_up.rows == permuted->count ? b.row : 0, b.count);
         op_gather_slots(device, in_block, h, permuted->slots, permuted->routing.chosen, b.row);
-        op_grouped_gemm(device, rows, u, in_block, NO_TRANSPOSE, p[GATE_UP].weight->value, TRANSPOSE, 1);
+        grouped_projection_forward(model, rows, &p[GATE_UP], u, in_block);
         if (p[GATE_UP].bias)
             add_biases(model, rows, p[GATE_UP].bias, u);
         if (!sum.data)
             continue;
         op_expert_act_forward(device, act_block, u, act_of(model));
         // The results of a block take the place of its inputs.
-        op_grouped_gemm(device, rows, in_block, act_block, NO_TRANSPOSE, p[DOWN].weight->value, TRANSPOSE, 1);
+        grouped_projection_forward(model, rows, &p[DOWN], in_block, act_block);
         if (p[DOWN].bias)
             add_biases(model, rows, p[DOWN].bias, in_block);
         op_scatter_slots(device, sum, in_block, permuted->rows, permuted->weights, b.row);
@@ -379,30 +380,29 @@ static void experts_backward(struct model *model, const struct projection *p, co
                              struct tensor grad_h)
 {
     struct device *device = model->device;
-    const struct parameter *into = p[GATE_UP].weight, *down = p[DOWN].weight;
     size_t max = permuted->max, chosen = permuted->routing.chosen;
-    CHECK(!into->projected && !down->projected);
-    struct tensor in = into->grad.data ? scratch(model, max, h.cols) : tensor_none();
+    struct tensor in = projection_trains(&p[GATE_UP]) ? scratch(model, max, h.cols) : tensor_none();
     struct tensor wide = scratch(model, max, h.cols), act = scratch(model, max, gate_up.cols / 2);
     for (struct blocks b = permuted_blocks(device, permuted); blocks_next(&b);) {
         struct expert_rows rows = rows_of(permuted, b);
         struct tensor wide_block = tensor_rows(wide, 0, b.count), act_block = tensor_rows(act, 0, b.count);
         struct tensor u = tensor_rows(gate_up, b.row, b.count), in_block = tensor_rows(in, 0, b.count);
+        struct tensor of_down = {0}, of_gate_up = {0};
         op_gather_slots(device, wide_block, grad, permuted->slots, chosen, b.row);
-        op_grouped_gemm(device, rows, act_block, wide_block, NO_TRANSPOSE, down->value, NO_TRANSPOSE, 1);
+        grouped_projection_backward_input(model, rows, &p[DOWN], act_block, wide_block, &of_down);
         op_expert_act_backward(device, u, act_block, grad_weights, permuted->weights, permuted->slots, b.row,
                                act_of(model));
         if (p[DOWN].bias)
             weighted_biases_backward(model, permuted, b, p[DOWN].bias, wide_block, grad_weights);
         if (p[GATE_UP].bias)
             add_bias_gradients(model, rows, p[GATE_UP].bias, u, tensor_rows(model->ones, 0, b.count));
-        if (down->grad.data)
-            op_grouped_gemm(device, rows, down->grad, wide_block, TRANSPOSE, act_block, NO_TRANSPOSE, 1);
-        if (into->grad.data) {
+        grouped_projection_backward_weights(model, rows, &p[DOWN], wide_block, &of_down, act_block);
+        tensor_free(device, &of_down);
+        if (in.data)
             op_gather_slots(device, in_block, h, permuted->slots, chosen, b.row);
-            op_grouped_gemm(device, rows, into->grad, u, TRANSPOSE, in_block, NO_TRANSPOSE, 1);
-        }
-        op_grouped_gemm(device, rows, wide_block, u, NO_TRANSPOSE, into->value, NO_TRANSPOSE, 1);
+        grouped_projection_backward_weights(model, rows, &p[GATE_UP], u, &of_gate_up, in_block);
+        grouped_projection_backward_input(model, rows, &p[GATE_UP], wide_block, u, &of_gate_up);
+        tensor_free(device, &of_gate_up);
         op_scatter_slots(device, grad_h, wide_block, permuted->rows, tensor_none(), b.row);
     }
     tensor_free(device, &act);

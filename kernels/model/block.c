@@ -120,7 +120,8 @@ void lora_module_name(char *name, size_t bytes, const struct config *config, siz
     else if (1u << target == LORA_EMBEDDING)
         snprintf(name, bytes, "model.%s", lora_module_leaf(target));
     else
-        snprintf(name, bytes, "model.layers.%zu.%s", layer, layer_module(config, layer, 1u << target));
+        snprintf(name, bytes, "model.layers.%zu.%s%s", layer, layer_module(config, layer, 1u << target),
+                 1u << target == LORA_ROUTER ? ".weight" : "");
 }
 
 static size_t count_parameters(const struct config *c, bool active)

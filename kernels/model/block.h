@@ -131,8 +131,8 @@ const struct layer_kind *config_full_kind(const struct config *config);
 bool config_has_states(const struct config *config);
 // Whether the layer has the module; those that files may join with others count, and what is no layer's.
 bool config_has_target(const struct config *config, size_t layer, enum lora_target target);
-// The name in its model of a module that the layer has, "model.layers.0.self_attn.q_proj". target: a position in
-// lora_target_names.
+// The name in its model of a module that the layer has, "model.layers.0.self_attn.q_proj", or, of LORA_PARAMETERS,
+// of its parameter. target: a position in lora_target_names.
 void lora_module_name(char *name, size_t bytes, const struct config *config, size_t layer, size_t target);
 // Number of weights; and of those that a token reads.
 size_t config_parameters(const struct config *config);

@@ -3,18 +3,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const lora_target_names[LORA_TARGETS] = {
-    "q",       "k",     "v",    "o",           "gate",      "up",        "down",      "qkv",
-    "gate_up", "embed", "head", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj",
-    "q_a",     "q_b",   "kv_a", "kv_b",        "g",         "b",         "a"};
+const char *const lora_target_names[LORA_TARGETS] = {"q",
+                                                     "k",
+                                                     "v",
+                                                     "o",
+                                                     "gate",
+                                                     "up",
+                                                     "down",
+                                                     "qkv",
+                                                     "gate_up",
+                                                     "embed",
+                                                     "head",
+                                                     "in_proj_qkv",
+                                                     "in_proj_z",
+                                                     "in_proj_b",
+                                                     "in_proj_a",
+                                                     "out_proj",
+                                                     "q_a",
+                                                     "q_b",
+                                                     "kv_a",
+                                                     "kv_b",
+                                                     "g",
+                                                     "b",
+                                                     "a",
+                                                     "router",
+                                                     "shared_expert_gate",
+                                                     "experts_gate_up",
+                                                     "experts_down"};
 
 const char *lora_module_leaf(size_t target)
 {
-    static const char *const leaves[LORA_TARGETS] = {
-        "q_proj",    "k_proj",       "v_proj",       "o_proj",   "gate_proj",          "up_proj",   "down_proj",
-        "qkv_proj",  "gate_up_proj", "embed_tokens", "lm_head",  "in_proj_qkv",        "in_proj_z", "in_proj_b",
-        "in_proj_a", "out_proj",     "q_a_proj",     "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "g_proj",
-        "b_proj",    "a_proj"};
+    static const char *const leaves[LORA_TARGETS] = {"q_proj",
+                                                     "k_proj",
+                                                     "v_proj",
+                                                     "o_proj",
+                                                     "gate_proj",
+                                                     "up_proj",
+                                                     "down_proj",
+                                                     "qkv_proj",
+                                                     "gate_up_proj",
+                                                     "embed_tokens",
+                                                     "lm_head",
+                                                     "in_proj_qkv",
+                                                     "in_proj_z",
+                                                     "in_proj_b",
+                                                     "in_proj_a",
+                                                     "out_proj",
+                                                     "q_a_proj",
+                                                     "q_b_proj",
+                                                     "kv_a_proj_with_mqa",
+                                                     "kv_b_proj",
+                                                     "g_proj",
+                                                     "b_proj",
+                                                     "a_proj",
+                                                     "gate.weight",
+                                                     "shared_expert_gate",
+                                                     "experts.gate_up_proj",
+                                                     "experts.down_proj"};
     return leaves[target];
 }
 

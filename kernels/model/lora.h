@@ -3,8 +3,9 @@
 #pragma once
 #include "kernels/model/config.h"
 
-// The modules that LoRA can be put on, as bits: a layer's projections; those that a family's files fuse (Phi-3),
-// whose parts share one A; the embedding and the head; and latent attention's projections.
+// The modules that LoRA can be put on, as bits: a layer's projections, gate, up and down those of a dense MLP or of
+// a shared expert; those that a family's files fuse (Phi-3), whose parts share one A; the embedding and the head;
+// latent attention's projections; and what else a mixture of experts has. Factors of experts are each expert's own.
 enum lora_target {
     LORA_Q = 1,
     LORA_K = 2,
@@ -28,9 +29,14 @@ enum lora_target {
     LORA_KV_B = 524288,
     LORA_G_PROJ = 1048576, // and of Gated DeltaNet whose projections are apart (OLMo Hybrid)
     LORA_B_PROJ = 2097152,
-    LORA_A_PROJ = 4194304
+    LORA_A_PROJ = 4194304,
+    LORA_ROUTER = 8388608, // and of a mixture of experts
+    LORA_SHARED_EXPERT_GATE = 16777216,
+    LORA_EXPERTS_GATE_UP = 33554432, // gate and up share their A
+    LORA_EXPERTS_DOWN = 67108864
 };
-#define LORA_TARGETS     23
+#define LORA_TARGETS     27
+#define LORA_PARAMETERS  (LORA_ROUTER | LORA_EXPERTS_GATE_UP | LORA_EXPERTS_DOWN) // PEFT's target_parameters
 #define LORA_PROJECTIONS 7 // the first of them, those of attention and of a dense MLP
 #define LORA_FUSED_PARTS (LORA_Q | LORA_K | LORA_V | LORA_GATE | LORA_UP)
 extern const char *const lora_target_names[LORA_TARGETS]; // "q", "k" ... "embed", "head"
@@ -65,5 +71,6 @@ double lora_scale(const struct lora *lora, struct lora_factors factors);
 bool lora_saves(const struct lora *lora, const char *parameter);
 // Frees the table and the names.
 void lora_free(struct lora *lora);
-// The last part of the names of a target's modules, "q_proj". target: a position in lora_target_names.
+// The last part of the names of a target's modules, "q_proj", or parameters, "experts.down_proj". target: a
+// position in lora_target_names.
 const char *lora_module_leaf(size_t target);

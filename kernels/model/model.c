@@ -64,15 +64,17 @@ static struct parameter *add_factor(struct model *model, size_t rows, size_t col
 }
 
 // The factors of a module of `out` outputs under PEFT's names, if it has any, for the projections that they are of,
-// one below the other.
+// one below the other. Those of experts are as their weights, [experts rank, in] and [experts out, rank].
 static void add_factors(struct model *model, size_t layer, enum lora_target target, const char *name, size_t out,
                         size_t in, size_t count, struct projection *const *projections)
 {
     struct lora_factors factors = lora_factors_of(&model->lora, layer == NO_LAYER ? 0 : layer, target);
     if (!factors.rank)
         return;
-    struct parameter *a = add_factor(model, factors.rank, in, layer, name, ".lora_A.weight", FACTOR_A);
+    size_t experts = projections[0]->weight->experts, rows = factors.rank * (experts ? experts : 1);
+    struct parameter *a = add_factor(model, rows, in, layer, name, ".lora_A.weight", FACTOR_A);
     struct parameter *b = add_factor(model, out, factors.rank, layer, name, ".lora_B.weight", FACTOR_B);
+    a->experts = b->experts = experts;
     for (size_t i = 0, row = 0; i < count; row += projections[i++]->weight->value.rows) {
         projections[i]->lora_a = a;
         projections[i]->lora_b = b;
@@ -114,6 +116,16 @@ static struct parameter *add_weight(struct model *model, size_t layer, const str
     return p;
 }
 
+// PEFT wraps the module that has the experts' parameters, once for each that has factors, gate_up_proj's first.
+static const char *factors_name(const struct model *model, size_t layer, const struct block_parameter *row)
+{
+    if (row->form != FORM_EXPERTS)
+        return row->name;
+    bool inner =
+        row->target == LORA_EXPERTS_GATE_UP && lora_factors_of(&model->lora, layer, LORA_EXPERTS_DOWN).rank;
+    return inner ? "mlp.experts.base_layer" : "mlp.experts";
+}
+
 // A module of a block under its Hugging Face name, with its LoRA factors under PEFT's.
 static void add_module(struct model *model, size_t layer, const struct block_kind *kind, size_t index,
                        struct block *block)
@@ -145,7 +157,8 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
         p->bias->vector = true;
     }
     if (row->target && parts[0]->weight)
-        add_factors(model, layer, row->target, row->name, out, parts[0]->weight->value.cols, count, parts);
+        add_factors(model, layer, row->target, factors_name(model, layer, row), out, parts[0]->weight->value.cols,
+                    count, parts);
 }
 
 // norm NULL: the block's is another's.
