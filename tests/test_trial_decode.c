@@ -202,6 +202,10 @@ static void a_model_may_be_a_shape(void **state)
     expect_bad(MODEL("{'preset': 'tiny', 'dense_layers': [0]}"), "c", "dense_layers");
     expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'experts_per_token': 129}"), "c",
                "experts_per_token must be from 1 to 128, found 129");
+    expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'swiglu_limit': 7}"), "c",
+               "swiglu_limit requires a swiglu_alpha");
+    expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'normalised_weights': false, 'score_sum_least': 1e-9}"), "c",
+               "a sum of chosen scores requires normalised_weights");
     expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'expert_groups': 3}"), "c",
                "expert_groups must be at most 64 and divide experts, found 3 of 128");
     expect_bad(MODEL("{'preset': 'qwen3-30b-a3b', 'experts': 2000}"), "c",

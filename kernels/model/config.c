@@ -600,9 +600,13 @@ bool config_check_experts(const struct experts *e, struct status *status)
         return config_check_size("shared_expert_width", e->shared_width, CONFIG_SIZE_MAX, status);
     if (e->shared_gated && e->shared_width == 0)
         return status_set(status, STATUS_BAD_INPUT, "shared_expert_gated requires a shared_expert_width");
+    if (e->limit > 0 && e->alpha == 0)
+        return status_set(status, STATUS_BAD_INPUT, "swiglu_limit requires a swiglu_alpha");
+    if ((r->added > 0 || r->least > 0) && !r->normalised)
+        return status_set(status, STATUS_BAD_INPUT, "a sum of chosen scores requires normalised_weights");
     return config_check_number("expert_scale", r->scale, true, status) &&
-           config_check_number("added to the sum of chosen scores", r->added, false, status) &&
-           config_check_number("the least sum of chosen scores", r->least, false, status) &&
+           config_check_number("score_sum_added", r->added, false, status) &&
+           config_check_number("score_sum_least", r->least, false, status) &&
            config_check_number("swiglu_alpha", e->alpha, false, status) &&
            config_check_number("swiglu_limit", e->limit, e->alpha > 0, status);
 }
