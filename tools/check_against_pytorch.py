@@ -155,6 +155,7 @@ MIXTURES = {  # of experts
     "qwen3_next_moe": {"model_type": "qwen3_next", **DELTA, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
                        "shared_expert_intermediate_size": 28, "mlp_only_layers": [1]},
     "gpt_oss, MXFP4": {"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gpt_oss, balanced": {"model_type": "gpt_oss", "head_dim": 16, "num_local_experts": 6, "num_experts_per_tok": 2, **BALANCED},
     "gpt_oss": {"model_type": "gpt_oss", "head_dim": 16, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 17,
                 "swiglu_limit": 0.02, "rope_parameters": {**YARN, "rope_theta": 1e3, "truncate": False}},
     "qwen2_moe": {"model_type": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20,

@@ -67,6 +67,7 @@ static const struct mixture gpt_oss = {
     .chosen = 4,
     .normalised = true,
     .clamped = true,
+    .aux_loss = 0.001,
 };
 static const struct mixture glm4_moe = {
     .layers = EXPERTS_BEHIND,
