@@ -221,6 +221,16 @@ static void what_is_not_supported_is_refused(void **state)
 
 // ---- which modules have factors
 
+static bool has_tensor(const struct adapter_tensors *tensors, const char *module, const char *factor)
+{
+    char name[200];
+    snprintf(name, sizeof name, "base_model.model.%s.%s", module, factor);
+    for (size_t i = 0; i < tensors->count; i++)
+        if (strcmp(tensors->items[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static struct trial trial_with(const char *model, const char *lora)
 {
     char text[500];
@@ -398,6 +408,58 @@ static void factors_of_experts_are_as_peft_saves_them(void **state)
     }
 }
 
+// PEFT would take a dense layer's "gate_proj" in target_modules for the experts'. What is written is read back.
+static void a_dense_layer_beside_experts_has_its_weights_named(void **state)
+{
+    struct scratch *scratch = *state;
+    struct trial trial = trial_with(
+        EXPERTS(""), "{'r': 3, 'targets': ['q', 'up', 'down', 'experts_down'], 'rank_pattern': {'up': 5}}");
+    struct model model;
+    struct status status = {0};
+    model_list(&model, &trial.config, &trial.lora);
+    struct adapter_tensors tensors = adapter_tensors_of(&model, NULL);
+    assert_true(has_tensor(&tensors, "model.layers.1.mlp.up_proj", "lora_A.weight"));
+    assert_true(adapter_write_config(scratch->folder, NULL, &trial.config, &trial.lora, &status));
+    json_t *written = json_load_file(scratch_path(scratch, "adapter_config.json").text, 0, NULL);
+    json_t *expected =
+        json_pack("{s:[s], s:[s, s, s], s:{s:i}}", "target_modules", "q_proj", "target_parameters",
+                  "up_proj.weight", "down_proj.weight", "experts.down_proj", "rank_pattern", "up_proj.weight", 5);
+    const char *key;
+    json_t *value;
+    json_object_foreach(expected, key, value)
+    {
+        if (!json_equal(json_object_get(written, key), value))
+            fail_msg("%s is otherwise", key);
+    }
+    json_decref(expected);
+    json_decref(written);
+
+    size_t count = tensors.count;
+    struct safetensors_item *items = calloc(count, sizeof *items);
+    struct safetensors_writer writer;
+    static const double zeros[24 * 16];
+    for (size_t i = 0; i < count; i++)
+        items[i] = safetensors_item(tensors.items[i].name, tensors.items[i].rows, tensors.items[i].cols,
+                                    tensors.items[i].form, DTYPE_F32);
+    assert_true(safetensors_create(&writer, scratch_path(scratch, "adapter_model.safetensors").text, items, count,
+                                   &status));
+    for (size_t i = 0; i < count; i++)
+        assert_true(safetensors_append(&writer, zeros, tensors.items[i].rows * tensors.items[i].cols, &status));
+    assert_true(safetensors_commit(&writer, &status));
+    safetensors_discard(&writer);
+    free(items);
+    struct lora read;
+    if (!adapter_read(scratch->folder, &trial.config, &read, &status))
+        fail_msg("%s", status.message);
+    assert_int_equal(read.targets, trial.lora.targets);
+    assert_int_equal(lora_factors_of(&read, 1, LORA_UP).rank, 5);
+    assert_int_equal(lora_factors_of(&read, 2, LORA_EXPERTS_DOWN).rank, 3);
+    lora_free(&read);
+    free(tensors.items);
+    model_close(&model);
+    trial_free(&trial);
+}
+
 static void what_chooses_nothing_is_refused(void **state)
 {
     (void)state;
@@ -515,16 +577,6 @@ static void adapters_of_fused_projections_are_the_bases_own(void **state)
         assert_int_equal(run(scratch, "cmp one/adapter_model.safetensors two/adapter_model.safetensors"), 0);
     }
 #undef PHI3
-}
-
-static bool has_tensor(const struct adapter_tensors *tensors, const char *module, const char *factor)
-{
-    char name[200];
-    snprintf(name, sizeof name, "base_model.model.%s.%s", module, factor);
-    for (size_t i = 0; i < tensors->count; i++)
-        if (strcmp(tensors->items[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 // Names of the language model within the whole model, as peft 0.21 names modules of AutoModelForImageTextToText in
@@ -680,6 +732,8 @@ int main(void)
         cmocka_unit_test(experts_are_named_apart),
         cmocka_unit_test(factors_of_experts_are_as_peft_saves_them),
         cmocka_unit_test(experts_of_other_names_are_refused),
+        cmocka_unit_test_setup_teardown(a_dense_layer_beside_experts_has_its_weights_named, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test(what_chooses_nothing_is_refused),
         cmocka_unit_test_setup_teardown(plans_and_gradients_hold_for_all_modules, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapters_of_fused_projections_are_the_bases_own, scratch_setup,

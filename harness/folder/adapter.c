@@ -159,6 +159,16 @@ static void describe_factors(const struct description *d, const char *name, stru
         json_object_set_new(d->alphas, name, json_real(factors.alpha));
 }
 
+// PEFT takes these names in target_modules for the experts' of most families with experts, but not a weight's in
+// target_parameters.
+static bool is_written_as_weight(const struct config *config, size_t target)
+{
+    bool mixed = false;
+    for (size_t l = 0; l < config->layers; l++)
+        mixed |= config_mlp(config, l)->chooses;
+    return mixed && 1u << target & (LORA_GATE | LORA_UP | LORA_DOWN);
+}
+
 // Uses the short name if all layers with the module have the same values and the model is no part of a larger one,
 // whose other parts have projections of the same names; otherwise lists each layer.
 static void describe_target(const struct description *d, size_t target)
@@ -181,8 +191,10 @@ static void describe_target(const struct description *d, size_t target)
             continue;
         lora_module_name(name, sizeof name, d->config, l, target);
         weight_name_within(whole, sizeof whole, d->config->submodule, name);
-        const char *shown = same ? lora_module_leaf(target) : whole;
-        json_array_append_new(1u << target & LORA_PARAMETERS ? d->parameters : d->targets, json_string(shown));
+        bool weight = is_written_as_weight(d->config, target), parameter = weight || 1u << target & LORA_PARAMETERS;
+        char shown[sizeof whole + sizeof ".weight"];
+        snprintf(shown, sizeof shown, "%s%s", same ? lora_module_leaf(target) : whole, weight ? ".weight" : "");
+        json_array_append_new(parameter ? d->parameters : d->targets, json_string(shown));
         describe_factors(d, shown, factors);
     }
 }

@@ -396,12 +396,15 @@ static bool names_parameter(const struct request *request, struct json_field nam
     return request->strict && ends_with_name(name, lora_module_leaf(target));
 }
 
+// A projection's weight is a parameter, too.
 static bool is_target_parameter(const struct request *request, const char *key, size_t target)
 {
     struct json_field names = request->fields->target_parameters;
+    char parameter[NAME_BYTES + sizeof ".weight"];
     bool found = false;
-    for (size_t i = 0; request->named_parameters && is_parameter(target) && i < name_count(names); i++) {
-        bool fits = ends_with_name(key, json_string_value(name_at(names, i).value));
+    snprintf(parameter, sizeof parameter, "%s%s", key, is_parameter(target) ? "" : ".weight");
+    for (size_t i = 0; request->named_parameters && !is_outside(target) && i < name_count(names); i++) {
+        bool fits = ends_with_name(parameter, json_string_value(name_at(names, i).value));
         request->named_parameters[i] |= fits;
         found |= fits;
     }
@@ -683,15 +686,18 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
     lora->targets = 0;
     for (size_t l = 0; l < c->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
-            char own[NAME_BYTES], key[NAME_BYTES], weight[NAME_BYTES + sizeof ".weight"];
+            char own[NAME_BYTES], key[NAME_BYTES + sizeof ".weight"], weight[NAME_BYTES + sizeof ".weight"];
             if ((l > 0 && is_outside(i)) || !config_has_target(c, l, 1u << i))
                 continue;
             lora_module_name(own, sizeof own, c, l, i);
             whole_name(c, l, i, key);
             snprintf(weight, sizeof weight, "%s%s", own, is_parameter(i) ? "" : ".weight");
             bool target = given ? is_target(request, key, i) : before >> i & 1;
+            bool parameter = is_parameter(i) || is_target_parameter(request, key, i);
+            if (parameter && !is_parameter(i))
+                strcat(key, ".weight");
             // PEFT's other keys choose among modules alone.
-            bool applies = request->strict || !is_parameter(i);
+            bool applies = request->strict || !parameter;
             if (!target || (applies && (is_excluded(request, key) || !is_in_layers(request, key, l, i))))
                 continue;
             if (is_otherwise_in_files(c, l, i)) {
