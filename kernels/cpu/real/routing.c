@@ -129,11 +129,11 @@ static struct routing with_score(struct routing routing, bool softmax)
     return routing;
 }
 
-// Adds a token's share of the losses to the gradient of its logits. totals: of its sequence.
+// Adds a token's share of the losses to the gradient of its logits. totals: of its sequence; NULL: none balances.
 static void add_losses(const struct routing *r, struct router_terms terms, const double *totals, real repeats,
                        const real *logits, real *grad)
 {
-    real p[ROUTING_EXPERTS_MAX], sum = 0, dot = 0, tokens = terms.balance != 0 ? (real)totals[2 * r->experts] : 0;
+    real p[ROUTING_EXPERTS_MAX], sum = 0, dot = 0, tokens = totals ? (real)totals[2 * r->experts] : 0;
     struct routing of_losses = with_score(*r, true);
     if (terms.z != 0) {
         real factor = 2 * (real)terms.z * repeats * logsumexp_of(logits, r->experts);
@@ -141,7 +141,7 @@ static void add_losses(const struct routing *r, struct router_terms terms, const
         for (size_t e = 0; e < r->experts; e++)
             grad[e] += factor * p[e];
     }
-    if (tokens == 0)
+    if (!totals || tokens == 0)
         return;
     of_losses = with_score(*r, terms.softmax);
     bool softmax = of_losses.score == ROUTER_SOFTMAX;
@@ -173,7 +173,7 @@ void NAME(route_backward)(struct device *device, struct routing routing, struct 
         for (size_t j = 0; j < routing.chosen; j++)
             dot += grads[j] * scores[routing_choice(&routing, row, j)];
         if (terms.balance != 0 || terms.z != 0)
-            add_losses(&routing, terms, totals.data ? row_of_totals(totals, t) : NULL,
+            add_losses(&routing, terms, terms.balance != 0 ? row_of_totals(totals, t) : NULL,
                        repeats.data ? (real)((const int32_t *)repeats.data)[t] : 1, z, of_losses);
         for (size_t e = 0; e < experts; e++)
             z[e] = of_losses[e] + (softmax ? -scores[e] * dot : 0);
