@@ -231,7 +231,7 @@ static void help_names_every_figure(void **state)
 {
     struct scratch *scratch = *state;
     expect_drawn(scratch, "",
-                 "$L plot --help | tr -s ' \n' ' ' > help && grep -q 'gradient-error, accumulators,' help && "
+                 "$L plot --help | tr -s ' \n' ' ' > help && grep -q 'gradient-error, router-losses,' help && "
                  "grep -q 'frontier (default' help");
 }
 
