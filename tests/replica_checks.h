@@ -272,7 +272,8 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
     else if (totals > 0 && f->ranks->sequence.size > 1)
         send_sums(&sent, &f->ranks->sequence, totals * f->batch.batch);
     size_t g = 256 * dtype_bytes(model->gradient_dtype), e = 256 * dtype_bytes(model->device->ops->dtype);
-    size_t codes = f->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
+    size_t codes = f->quantisation == QUANTISATION_INT8 ? 256 : 128;
+    size_t scales = f->quantisation == QUANTISATION_MXFP4 ? 8 : 16;
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
         size_t blocks[3] = {0};

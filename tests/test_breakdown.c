@@ -160,7 +160,7 @@ static void ask_for_all(struct device *d)
     struct coded_moments moments = {tensor_rows(ids, 0, 1), tensor_rows(ids, 0, 1), scales, scales};
     op_adamw_coded(d, tensor_rows(t[0], 0, 1), tensor_rows(t[1], 0, 1), moments, &(struct adam_step){.t = 1});
     op_sgd(d, t[0], tensor_none(), t[1], tensor_none(), &(struct sgd_step){.rate = 0.1});
-    op_dequantise(d, t[0], QUANTISATION_NF4, tensor_rows(ids, 0, 1), scales);
+    op_dequantise(d, t[0], QUANTISATION_NF4, tensor_rows(ids, 0, 1), tensor_rows(ids, 0, 1));
     ask_for_delta(d);
     ask_for_experts(d);
     tensor_free(d, &scales);

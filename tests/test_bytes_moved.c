@@ -90,7 +90,8 @@ static void copies(struct held *h)
     struct tensor factor = bf16(h, 1, 1);
     op_scale_by(d, a, factor);
     expect(h, "scale_by", LIST(a, factor), LIST(a));
-    struct tensor codes = i32(h, quantised_words(QUANTISATION_NF4, 200)), scales = f32(h, quantised_blocks(200), 1);
+    struct tensor codes = i32(h, quantised_words(QUANTISATION_NF4, 200)),
+                  scales = i32(h, quantised_scale_words(QUANTISATION_NF4, 200));
     struct tensor w = bf16(h, 10, 20);
     op_dequantise(d, w, QUANTISATION_NF4, codes, scales);
     expect(h, "dequantise", LIST(codes, scales), LIST(w));

@@ -23,7 +23,7 @@ static void nf4_has_the_published_levels(void **state)
         double middle = (low + high) / 2;
         *(normal_below(middle) < outermost ? &low : &high) = middle;
     }
-    for (unsigned code = 0; code < NF4_LEVELS; code++) {
+    for (unsigned code = 0; code < FOUR_BIT_LEVELS; code++) {
         double inwards = outermost - 0.5, above = outermost - inwards * (15 - code) / 8;
         double expected = code > 7 ? above : code == 7 ? 0.5 : 1 - (outermost - inwards * code / 7);
         assert_true(fabs(normal_below(nf4_level(code) * low) - expected) < 5e-8);
@@ -32,21 +32,23 @@ static void nf4_has_the_published_levels(void **state)
     assert_true(nf4_level(1) == -0.6961928009986877f && nf4_level(14) == 0.7229568362236023f);
 }
 
-// Eight codes of four bits to a word, or four of eight.
+// Eight codes of four bits to a word, or four of eight; a scale for 64 weights, or four for 128.
 static void words_are_full(void **state)
 {
     (void)state;
     for (size_t count = 1; count < 70; count++) {
         assert_int_equal(quantised_words(QUANTISATION_NF4, count), count / 8 + (count % 8 > 0));
+        assert_int_equal(quantised_words(QUANTISATION_MXFP4, count), count / 8 + (count % 8 > 0));
         assert_int_equal(quantised_words(QUANTISATION_INT8, count), count / 4 + (count % 4 > 0));
+        assert_int_equal(quantised_scale_words(QUANTISATION_INT8, 3 * count), (3 * count + 63) / 64);
+        assert_int_equal(quantised_scale_words(QUANTISATION_MXFP4, 3 * count), (3 * count + 127) / 128);
     }
 }
 
 enum { MAX = 1000 };
 
 struct quantised {
-    uint32_t words[MAX];
-    float scales[MAX];
+    uint32_t words[MAX], scales[MAX];
     double values[MAX];
 };
 
@@ -66,10 +68,10 @@ static void what_can_be_represented_is_exact(void **state)
     for (size_t count = 1; count < MAX; count += 37) {
         for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
             for (size_t i = 0; i < count; i++) {
-                double scale = ldexp(1, (int)(i / QUANTISATION_BLOCK) - 9);
+                double scale = ldexp(1, (int)(i / quantisation_block(q)) - 9);
                 int level = (int)(i * 89 % 255) - 127;
-                values[i] = q == QUANTISATION_NF4 ? scale * (double)nf4_level((unsigned)(i % 16)) : scale * level;
-                if (i % QUANTISATION_BLOCK == 0) // the largest of its block
+                values[i] = q == QUANTISATION_INT8 ? scale * level : scale * (double)quantised_level(q, i % 16, 0);
+                if (i % quantisation_block(q) == 0 && q != QUANTISATION_MXFP4) // the largest of its block
                     values[i] = q == QUANTISATION_NF4 ? -scale : 127 * scale;
             }
             there_and_back(&found, q, values, count, DTYPE_F64);
@@ -79,34 +81,38 @@ static void what_can_be_represented_is_exact(void **state)
     }
 }
 
-// NF4: half the widest gap between levels, of the largest magnitude. int8: half a step of 1 / 127 of it. And the
-// rounding of scale and product to f32.
+// NF4: half the widest gap between levels, of the largest magnitude. int8: half a step of 1 / 127 of it. MXFP4: a
+// quarter of it, half the gap from 4 to 6, and that from 6 to 8. And the rounding of scale and product to f32.
 static void the_error_is_bounded(void **state)
 {
     (void)state;
     static struct quantised found;
     double values[MAX], widest = 0;
-    for (unsigned code = 1; code < NF4_LEVELS; code++)
+    for (unsigned code = 1; code < FOUR_BIT_LEVELS; code++)
         widest = fmax(widest, (double)nf4_level(code) - (double)nf4_level(code - 1));
-    const double bounds[] = {[QUANTISATION_NF4] = widest / 2, [QUANTISATION_INT8] = 0.5 / 127};
+    const double bounds[] = {
+        [QUANTISATION_NF4] = widest / 2, [QUANTISATION_INT8] = 0.5 / 127, [QUANTISATION_MXFP4] = 0.25};
+    double reached[QUANTISATION_COUNT] = {0};
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct random random = random_named(seed, "values");
         random_normals(&random, 0, MAX, 0, pow(10, (double)seed - 10), values);
         for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
             double worst = 0;
             there_and_back(&found, q, values, MAX, DTYPE_F64);
-            for (size_t first = 0; first < MAX; first += QUANTISATION_BLOCK) {
+            for (size_t first = 0; first < MAX; first += quantisation_block(q)) {
                 double largest = 0;
-                size_t end = first + QUANTISATION_BLOCK < MAX ? first + QUANTISATION_BLOCK : MAX;
+                size_t end = first + quantisation_block(q) < MAX ? first + quantisation_block(q) : MAX;
                 for (size_t i = first; i < end; i++)
                     largest = fmax(largest, fabs(values[i]));
                 for (size_t i = first; i < end; i++)
                     worst = fmax(worst, fabs(found.values[i] - values[i]) / largest);
             }
             assert_true(worst <= bounds[q] + 2 * dtype_epsilon(DTYPE_F32));
-            assert_true(worst > bounds[q] * 0.9); // reached, or nothing was quantised
+            reached[q] = fmax(reached[q], worst);
         }
     }
+    for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++)
+        assert_true(reached[q] > bounds[q] * 0.9); // or nothing was quantised
 }
 
 // No other code of the block would be nearer.
@@ -119,9 +125,9 @@ static void codes_are_the_nearest(void **state)
     random_normals(&random, 0, MAX, 0, 0.02, values);
     for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
         there_and_back(&found, q, values, MAX, DTYPE_F64);
-        int codes = q == QUANTISATION_NF4 ? NF4_LEVELS : 256;
+        int codes = q == QUANTISATION_INT8 ? 256 : FOUR_BIT_LEVELS;
         for (size_t i = 0; i < MAX; i++) {
-            double error = fabs(found.values[i] - values[i]), scale = found.scales[i / QUANTISATION_BLOCK];
+            double error = fabs(found.values[i] - values[i]), scale = quantised_scale(q, found.scales, i);
             for (uint32_t code = 0; (int)code < codes; code++) {
                 double other = scale * (double)quantised_level(q, code, 0);
                 assert_true(error <= fabs(other - values[i]) + 2 * dtype_epsilon(DTYPE_F32) * 127 * scale);
@@ -135,15 +141,42 @@ static void zeros_and_what_is_no_number(void **state)
     (void)state;
     static struct quantised found;
     for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
-        double values[2 * QUANTISATION_BLOCK] = {0};
-        there_and_back(&found, q, values, 2 * QUANTISATION_BLOCK, DTYPE_BF16);
-        for (size_t i = 0; i < 2 * QUANTISATION_BLOCK; i++)
+        size_t block = quantisation_block(q);
+        double values[QUANTISATION_WHOLE] = {0};
+        there_and_back(&found, q, values, 2 * block, DTYPE_BF16);
+        for (size_t i = 0; i < 2 * block; i++)
             assert_true(found.values[i] == 0);
-        values[1] = NAN, values[QUANTISATION_BLOCK] = 1, values[2 * QUANTISATION_BLOCK - 1] = 1e-300;
-        there_and_back(&found, q, values, 2 * QUANTISATION_BLOCK, DTYPE_BF16);
-        for (size_t i = 0; i < QUANTISATION_BLOCK; i++)
+        values[1] = NAN, values[block] = 1, values[2 * block - 1] = 1e-300;
+        there_and_back(&found, q, values, 2 * block, DTYPE_BF16);
+        for (size_t i = 0; i < block; i++)
             assert_true(isnan(found.values[i]));
-        assert_true(found.values[QUANTISATION_BLOCK] == 1 && found.values[2 * QUANTISATION_BLOCK - 1] == 0);
+        assert_true(found.values[block] == 1 && found.values[2 * block - 1] == 0);
+    }
+}
+
+// Whatever levels of a block are used, from the largest exponent to the smallest, as in gpt-oss's files.
+static void mxfp4_is_kept_exactly(void **state)
+{
+    (void)state;
+    static struct quantised found;
+    uint32_t words[4], scales[1];
+    double values[32];
+    for (unsigned bits = 1; bits < 255; bits += bits < 4 || bits > 249 ? 1 : 9) {
+        for (unsigned most = 0; most < 8; most++) {
+            scales[0] = bits;
+            for (unsigned i = 0; i < 4; i++)
+                words[i] = 0;
+            for (unsigned i = 0; i < 32; i++)
+                words[i / 8] |= (i % (most + 1) + i % 2 * 8) << i % 8 * 4;
+            dequantise(QUANTISATION_MXFP4, words, scales, 32, DTYPE_F64, values);
+            for (unsigned i = 0; i < 32; i++) {
+                static const double levels[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+                assert_true(values[i] == (i % 2 ? -1 : 1) * ldexp(levels[i % (most + 1)], (int)bits - 127));
+            }
+            there_and_back(&found, QUANTISATION_MXFP4, values, 32, DTYPE_F64);
+            for (unsigned i = 0; i < 32; i++)
+                assert_true(found.values[i] == values[i]);
+        }
     }
 }
 
@@ -156,6 +189,7 @@ int main(void)
         cmocka_unit_test(the_error_is_bounded),
         cmocka_unit_test(codes_are_the_nearest),
         cmocka_unit_test(zeros_and_what_is_no_number),
+        cmocka_unit_test(mxfp4_is_kept_exactly),
     };
     return cmocka_run_group_tests_name("quantisation", tests, NULL, NULL);
 }

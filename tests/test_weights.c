@@ -74,7 +74,7 @@ static void assert_planned(const struct fixture *f, const struct method *method)
     device_close(planned.device);
 }
 
-// Bytes of a unit's weights as they are kept: of a projection of n weights in blocks n / 2 or n, and 4 n / 64; as
+// Bytes of a unit's weights as they are kept: of a projection of n weights n / 2 or n, and 4 n / 64 or 128; as
 // the arena counts them, or as the link does.
 static size_t kept_bytes(const struct fixture *f, size_t unit, bool rounded)
 {
@@ -84,9 +84,10 @@ static size_t kept_bytes(const struct fixture *f, size_t unit, bool rounded)
         const struct parameter *p = &parameters.items[i];
         size_t n = p->value.rows * p->value.cols, parts[2] = {n * dtype_bytes(f->dtype), 0};
         if (f->quantisation && strstr(p->name, "_proj.weight")) {
-            size_t codes = f->quantisation == QUANTISATION_NF4 ? 8 : 4; // of 4 bytes
+            size_t codes = f->quantisation == QUANTISATION_INT8 ? 4 : 8; // of 4 bytes
+            size_t scaled = f->quantisation == QUANTISATION_MXFP4 ? 128 : 64;
             parts[0] = (n + codes - 1) / codes * 4;
-            parts[1] = (n + 63) / 64 * 4;
+            parts[1] = (n + scaled - 1) / scaled * 4;
         }
         for (size_t part = 0; part < 2 && parts[part]; part++)
             bytes += rounded ? (parts[part] + 255) / 256 * 256 : parts[part];
@@ -209,11 +210,11 @@ static void a_reference_holds_the_same_weights(void **state)
 {
     (void)state;
     const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 9; i++) {
         struct fixture narrow = variant(i % VARIANTS), plain;
         narrow.dtype = narrow.rounding = dtypes[i % 3];
         plain = narrow;
-        narrow.quantisation = i < 3 ? QUANTISATION_NF4 : QUANTISATION_INT8;
+        narrow.quantisation = QUANTISATION_NF4 + i / 3;
         struct fixture wide = narrow;
         wide.dtype = DTYPE_F64, wide.dequantised = true;
         fixture_open(&plain);

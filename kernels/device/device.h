@@ -582,8 +582,7 @@ typedef void adamw_coded_op(struct device *device, struct tensor w, struct tenso
 typedef void sgd_op(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
                     const struct sgd_step *step);
 
-// w = the weights of codes and scales (kernels/device/quantisation.h).  codes: [words, 1] i32, scales: [blocks, 1]
-// f32
+// w = the weights of codes and scales (kernels/device/quantisation.h).  codes, scales: [words, 1] i32 each
 typedef void dequantise_op(struct device *device, struct tensor w, enum quantisation quantisation,
                            struct tensor codes, struct tensor scales);
 

@@ -473,6 +473,6 @@ void op_dequantise(struct device *device, struct tensor w, enum quantisation qua
     size_t count = tensor_count(w);
     CHECK(quantisation != QUANTISATION_NONE && w.dtype == device->ops->dtype);
     CHECK(codes.dtype == DTYPE_I32 && tensor_count(codes) == quantised_words(quantisation, count));
-    CHECK(scales.dtype == DTYPE_F32 && tensor_count(scales) == quantised_blocks(count));
+    CHECK(scales.dtype == DTYPE_I32 && tensor_count(scales) == quantised_scale_words(quantisation, count));
     RUN(device, WORK_COPY, dequantise, bytes(w) + bytes(codes) + bytes(scales), w, quantisation, codes, scales);
 }

@@ -62,7 +62,8 @@ static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_
 static void set_codes(struct parameter *p)
 {
     const struct tensor *parts = p->bucket->values;
-    size_t words = quantised_words(p->quantisation, p->size), scales = quantised_blocks(p->size);
+    size_t words = quantised_words(p->quantisation, p->size),
+           scales = quantised_scale_words(p->quantisation, p->size);
     p->kept[0] = parts[0].data ? view(parts[0], p->block, words, 1) : tensor_none();
     p->kept[1] = parts[1].data ? view(parts[1], p->block, scales, 1) : tensor_none();
 }
@@ -166,7 +167,8 @@ static struct tensor values_new(const struct bucket *bucket, size_t part, size_t
         return part == 0 ? blocks_new(all, blocks, device->ops->dtype, CATEGORY_WEIGHTS) : tensor_none();
     return part == 0 ? tensor_new(device, blocks, quantised_words(all->quantisation, BUCKET_BLOCK), DTYPE_I32,
                                   CATEGORY_WEIGHTS)
-                     : tensor_new(device, blocks, quantised_blocks(BUCKET_BLOCK), DTYPE_F32, CATEGORY_WEIGHTS);
+                     : tensor_new(device, blocks, quantised_scale_words(all->quantisation, BUCKET_BLOCK), DTYPE_I32,
+                                  CATEGORY_WEIGHTS);
 }
 
 static void cut(struct bucket *bucket)
@@ -261,7 +263,7 @@ void bucket_write(const struct parameter *p, size_t first, size_t count, const d
 }
 
 void bucket_write_codes(const struct parameter *p, size_t first, size_t count, const uint32_t *codes,
-                        const float *scales)
+                        const uint32_t *scales)
 {
     enum quantisation q = p->quantisation;
     const struct bucket *bucket = p->bucket;
@@ -274,8 +276,10 @@ void bucket_write_codes(const struct parameter *p, size_t first, size_t count, c
         op_upload(device,
                   tensor_elements(bucket->own_values[0], quantised_words(q, at), quantised_words(q, to - from)),
                   codes + quantised_words(q, from - first));
-        op_upload(device, tensor_elements(bucket->own_values[1], quantised_blocks(at), quantised_blocks(to - from)),
-                  scales + quantised_blocks(from - first));
+        op_upload(device,
+                  tensor_elements(bucket->own_values[1], quantised_scale_words(q, at),
+                                  quantised_scale_words(q, to - from)),
+                  scales + quantised_scale_words(q, from - first));
     }
 }
 

@@ -65,9 +65,9 @@ void bucket_new_values(struct buckets *buckets, size_t unit);
 void bucket_free_values(struct buckets *buckets, size_t unit);
 // Sets values [first, first + count) of a parameter; zero 3 keeps those in this rank's share.
 void bucket_write(const struct parameter *parameter, size_t first, size_t count, const double *values);
-// The same for codes and scales; first a multiple of QUANTISATION_BLOCK.
+// The same for codes and scales; first a multiple of QUANTISATION_WHOLE.
 void bucket_write_codes(const struct parameter *parameter, size_t first, size_t count, const uint32_t *codes,
-                        const float *scales);
+                        const uint32_t *scales);
 // Gather the unit's weights in zero 3, and drop them. With overlap of communication and computation (struct ranks)
 // they can be prefetched, which allocates their memory.
 void bucket_prefetch(struct buckets *buckets, size_t unit);

@@ -40,8 +40,9 @@ static void parameter_new(struct weights *weights, struct parameter *p)
         return;
     if (p->coded) {
         size_t words = quantised_words(p->quantisation, count);
+        size_t scales = quantised_scale_words(p->quantisation, count);
         p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
-        p->kept[1] = tensor_new_in(device, place, quantised_blocks(count), 1, DTYPE_F32, CATEGORY_WEIGHTS);
+        p->kept[1] = tensor_new_in(device, place, scales, 1, DTYPE_I32, CATEGORY_WEIGHTS);
     } else if (place == PLACE_HOST) {
         p->kept[0] = tensor_new_in(device, place, value.rows, value.cols, value.dtype, CATEGORY_WEIGHTS);
     } else {
@@ -86,10 +87,10 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
     for (size_t i = 0; i < count; i++)
         values[i] = dtype_round(values[i], rounding);
     if (q) {
-        size_t words = quantised_words(q, count), blocks = quantised_blocks(count);
+        size_t words = quantised_words(q, count), scale_words = quantised_scale_words(q, count);
         uint32_t *codes = malloc((words + 1) * sizeof *codes);
-        float *scales = malloc((blocks + 1) * sizeof *scales);
-        CHECK(codes && scales && first % QUANTISATION_BLOCK == 0);
+        uint32_t *scales = malloc((scale_words + 1) * sizeof *scales);
+        CHECK(codes && scales && first % QUANTISATION_WHOLE == 0);
         quantise(q, values, count, codes, scales);
         if (!p->coded) {
             dequantise(q, codes, scales, count, rounding, values);
@@ -97,7 +98,7 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
             bucket_write_codes(p, first, count, codes, scales);
         } else {
             op_upload(device, tensor_elements(p->kept[0], quantised_words(q, first), words), codes);
-            op_upload(device, tensor_elements(p->kept[1], quantised_blocks(first), blocks), scales);
+            op_upload(device, tensor_elements(p->kept[1], quantised_scale_words(q, first), scale_words), scales);
         }
         free(scales);
         free(codes);

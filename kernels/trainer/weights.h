@@ -25,7 +25,7 @@ void weights_quantise(struct model *model, enum quantisation quantisation, bool 
 void weights_open(struct weights *weights, struct model *model, struct buckets *buckets, enum place place);
 void weights_close(struct weights *weights);
 // Sets weights [first, first + count) of a parameter, row-major, rounded to `rounding`; quantised ones to the
-// nearest codes' values, rounded again. Overwrites `values`. first: a multiple of QUANTISATION_BLOCK; count too,
+// nearest codes' values, rounded again. Overwrites `values`. first: a multiple of QUANTISATION_WHOLE; count too,
 // unless it reaches the end. A rank keeps only its share. The unit must not be acquired.
 void weights_write(struct model *model, struct parameter *parameter, size_t first, size_t count, double *values,
                    enum dtype rounding);

@@ -202,7 +202,7 @@ void scale_by_cases(struct cases *c)
     }
 }
 
-// Any codes, and scales of either sign, to the bit.
+// Any codes, and scales of either sign or any exponents, to the bit.
 void dequantise_cases(struct cases *c)
 {
     for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
@@ -210,14 +210,31 @@ void dequantise_cases(struct cases *c)
             size_t count = counts[i];
             c->offset = (i + q) % 2;
             struct operand *codes = case_integers(c, quantised_words(q, count), INT32_MIN, INT32_MAX);
-            struct operand *scales = case_random_in(c, DTYPE_F32, quantised_blocks(count), 1, 0.1, "scales");
+            struct operand *scales = case_integers(c, quantised_scale_words(q, count), INT32_MIN, INT32_MAX);
+            for (size_t j = 0; j < tensor_count(scales->tensor); j++) {
+                int32_t bits = (int32_t)scales->values[j];
+                float scale = (float)bits / 1e10f;
+                if (q == QUANTISATION_MXFP4)
+                    bits = (bits & 0x3f3f3f3f) + 0x40404040;
+                else
+                    memcpy(&bits, &scale, sizeof bits);
+                scales->values[j] = bits;
+            }
             struct operand *w = case_output(c, 1, count);
             CASE_RUN(c, op_dequantise(c->device, w->tensor, q, codes->tensor, scales->tensor));
             for (size_t j = 0; j < count; j++) {
-                uint32_t word = (uint32_t)(int32_t)codes->values[q == QUANTISATION_NF4 ? j / 8 : j / 4];
-                double level = q == QUANTISATION_NF4 ? (double)nf4_level(word >> j % 8 * 4 & 15)
-                                                     : (double)(int8_t)(uint8_t)(word >> j % 4 * 8);
-                float product = (float)(level * scales->values[j / 64]);
+                static const double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+                uint32_t word = (uint32_t)(int32_t)codes->values[q == QUANTISATION_INT8 ? j / 4 : j / 8];
+                uint32_t code = word >> j % 8 * 4 & 15;
+                uint32_t bits = (uint32_t)(int32_t)scales->values[q == QUANTISATION_MXFP4 ? j / 128 : j / 64];
+                double level = q == QUANTISATION_NF4    ? (double)nf4_level(code)
+                               : q == QUANTISATION_INT8 ? (double)(int8_t)(uint8_t)(word >> j % 4 * 8)
+                                                        : (code & 8 ? -1 : 1) * e2m1[code & 7];
+                float scale;
+                memcpy(&scale, &bits, sizeof scale);
+                if (q == QUANTISATION_MXFP4)
+                    scale = ldexpf(1, (int)(bits >> j / 32 % 4 * 8 & 255) - 127);
+                float product = (float)(level * (double)scale);
                 w->values[j] = dtype_round((double)product, w->tensor.dtype);
             }
             case_check(c, w, 0, 0, "%s", quantisation_name(q));

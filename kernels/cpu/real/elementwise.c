@@ -126,11 +126,11 @@ void NAME(dequantise)(struct device *device, struct tensor w, enum quantisation 
 {
     stored *pw = w.data;
     const uint32_t *words = codes.data;
-    const float *scale = scales.data;
+    const uint32_t *scale_words = scales.data;
     size_t count = tensor_count(w), per_word = codes_per_word(quantisation);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_ELEMENTS)
     for (size_t i = 0; i < count; i++) {
         float level = quantised_level(quantisation, words[i / per_word], i % per_word);
-        pw[i] = store((real)(scale[i / QUANTISATION_BLOCK] * level));
+        pw[i] = store((real)(quantised_scale(quantisation, scale_words, i) * level));
     }
 }

@@ -130,13 +130,13 @@ template <int N, class T> __global__ void scale_by(T *t, const T *factor, size_t
 
 // N: codes per word. A block of weights is whole words. VECTOR: w is written 16 bytes at a time.
 template <int N, bool VECTOR, class T>
-__global__ void dequantise(T *w, const uint32_t *words, const float *scales, enum quantisation quantisation,
+__global__ void dequantise(T *w, const uint32_t *words, const uint32_t *scales, enum quantisation quantisation,
                            size_t count)
 {
     for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
         uint32_t word = words[i / N];
-        float scale = scales[i / QUANTISATION_BLOCK], x[N];
-        MOVED(sizeof word + (i % QUANTISATION_BLOCK ? 0 : sizeof scale));
+        float scale = quantised_scale(quantisation, scales, i), x[N];
+        MOVED(sizeof word + (i % weights_per_scale_word(quantisation) ? 0 : sizeof scale));
 #pragma unroll
         for (int j = 0; j < N; j++)
             x[j] = scale * quantised_level(quantisation, word, j);
@@ -160,8 +160,8 @@ void launch_dequantise(struct device *device, struct tensor w, enum quantisation
 {
     size_t count = tensor_count(w);
     launch(aligned(1, count, w) ? dequantise<N, true, T> : dequantise<N, false, T>, blocks_for(count, THREADS * N),
-           THREADS, 0, device, (T *)w.data, (const uint32_t *)codes.data, (const float *)scales.data, quantisation,
-           count);
+           THREADS, 0, device, (T *)w.data, (const uint32_t *)codes.data, (const uint32_t *)scales.data,
+           quantisation, count);
 }
 
 } // namespace
