@@ -73,11 +73,12 @@ static void test_metrics_table(void **state)
         NULL,
     };
     expect_table("metrics", lines,
-                 "series\tmethod\tlabel\trank\tstep\tmargin\taccuracy\tclip_low\tclip_high\tkl\tentropy\tz_loss\n"
-                 "1\tfull\tfull, dpo beta=0.5\t0\t0\t0.5\t0.25\tNaN\tNaN\tNaN\tNaN\tNaN\n"
-                 "1\tfull\tfull, dpo beta=0.5\t0\t2\t3\t0.75\tNaN\tNaN\tNaN\tNaN\tNaN\n"
-                 "2\tfull\tfull, grpo beta=0.25\t1\t1\tNaN\tNaN\t0.25\t0\t3\t1\t5\n"
-                 "2\tfull\tfull, grpo beta=0.25\t1\t2\tNaN\tNaN\t0.5\t1\t4\t2\t6\n");
+                 "series\tmethod\tlabel\trank\tstep\tmargin\taccuracy\tclip_low\tclip_high\tkl\tentropy\tz_loss\t"
+                 "aux_loss\trouter_z_loss\n"
+                 "1\tfull\tfull, dpo beta=0.5\t0\t0\t0.5\t0.25\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "1\tfull\tfull, dpo beta=0.5\t0\t2\t3\t0.75\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "2\tfull\tfull, grpo beta=0.25\t1\t1\tNaN\tNaN\t0.25\t0\t3\t1\t5\tNaN\tNaN\n"
+                 "2\tfull\tfull, grpo beta=0.25\t1\t2\tNaN\tNaN\t0.5\t1\t4\t2\t6\tNaN\tNaN\n");
     char *none[] = {run_of(3, full, "'train': {'steps': 1}",
                            ", 'samples_ms': [500], 'curve': {'loss': [8], 'gradient_norm': [1], 'evaluation_step': "
                            "[], 'evaluation_loss': []}"),

@@ -695,7 +695,7 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
             bool target = given ? is_target(request, key, i) : before >> i & 1;
             bool parameter = is_parameter(i) || is_target_parameter(request, key, i);
             if (parameter && !is_parameter(i))
-                strcat(key, ".weight");
+                snprintf(key + strlen(key), sizeof key - strlen(key), ".weight");
             // PEFT's other keys choose among modules alone.
             bool applies = request->strict || !parameter;
             if (!target || (applies && (is_excluded(request, key) || !is_in_layers(request, key, l, i))))
