@@ -495,34 +495,15 @@ static void bits_are_those_of_any_threads(void **state)
     omp_set_num_threads(before);
 }
 
-// Once the head is done, sums go the other way round; and the choices may be forgotten.
-struct turn {
-    struct unit_listener listener;
-    bool reverses, forgets;
-};
-
-static void turn_round(struct unit_listener *listener, struct model *model, size_t unit)
-{
-    const struct turn *turn = (const struct turn *)listener;
-    if (unit != unit_of_head(model))
-        return;
-    model->device->reverse_sums = turn->reverses;
-    if (turn->forgets)
-        choices_close(model);
-}
-
 // Relative distance of a checkpointed step's gradient from that of the same step whose rebuilds sum as its first
 // pass.
-static double distance_of(struct fixture *f, bool forgets)
+static double distance_of(struct fixture *f, bool anew)
 {
-    struct turn turn = {{.done = turn_round}, false, false};
-    f->model.listener = &turn.listener;
+    const struct choices_probe probe = {.reverse_sums = 1, .anew = anew};
     struct taken same = take(f, "checkpoint", "");
-    turn.reverses = true;
-    turn.forgets = forgets;
+    f->model.probe = &probe;
     struct taken reversed = take(f, "checkpoint", "");
-    f->model.listener = NULL;
-    f->device->reverse_sums = 0;
+    f->model.probe = NULL;
     double distance = relative_l2(reversed.gradients, same.gradients, f->gradient_count);
     free(reversed.gradients);
     free(same.gradients);

@@ -27,6 +27,42 @@ static struct trial trial_of(const char *method, size_t context)
     return trial;
 }
 
+// A mixture has a reference by the experts that tokens take.
+static void experts_are_of_the_setting(void **state)
+{
+    (void)state;
+    struct trial trial;
+    struct status status = {0};
+    char *json =
+        quoted("{'model': {'layers': 2, 'width': 16, 'heads': 2, 'kv_heads': 1, 'vocab': 40, 'experts': 4, "
+               "'experts_per_token': 1, 'expert_width': 8}, 'context': 9, 'method': 'full'}");
+    assert_true(trial_decode(&trial, json, "t", &status));
+    struct reference taken, found;
+    struct gradient_set own;
+    struct kept_choices choices = {0};
+    int store = reference_store_open();
+    assert_true(reference_route(&own, &choices, &trial, &status) && choices.whole);
+    ((uint8_t *)choices.of[1])[0] = !((uint8_t *)choices.of[1])[0]; // the first token's expert in layer 1
+    assert_true(reference_choices(&trial, &choices) == &choices);
+    trial.dtype = DTYPE_F64;
+    assert_null(reference_choices(&trial, &choices));
+    trial.dtype = DTYPE_F32;
+    assert_true(reference_take(&taken, &trial, &choices, &status));
+    assert_true(gradient_relative_l2(&taken.gradients, &own) > 1e-3);
+    reference_store_add(store, &trial, &choices, &taken);
+    assert_false(reference_store_find(store, &trial, NULL, &found));
+    assert_true(reference_store_find(store, &trial, &choices, &found));
+    reference_free(&found);
+    ((uint8_t *)choices.of[0])[0] = !((uint8_t *)choices.of[0])[0];
+    assert_false(reference_store_find(store, &trial, &choices, &found));
+    reference_free(&taken);
+    gradient_set_free(&own);
+    kept_choices_free(&choices);
+    close(store);
+    trial_free(&trial);
+    free(json);
+}
+
 static void a_setting_finds_its_own(void **state)
 {
     (void)state;
@@ -39,20 +75,20 @@ static void a_setting_finds_its_own(void **state)
     struct status status = {0};
     int store = reference_store_open();
     assert_true(store >= 0);
-    assert_false(reference_store_find(store, &full, &found));
-    assert_true(reference_take(&taken, &full, &status));
-    reference_store_add(store, &full, &taken);
-    assert_false(reference_store_find(store, &longer, &found));
-    assert_false(reference_store_find(-1, &full, &found));
-    assert_true(reference_store_find(store, &elsewhere, &found));
+    assert_false(reference_store_find(store, &full, NULL, &found));
+    assert_true(reference_take(&taken, &full, NULL, &status));
+    reference_store_add(store, &full, NULL, &taken);
+    assert_false(reference_store_find(store, &longer, NULL, &found));
+    assert_false(reference_store_find(-1, &full, NULL, &found));
+    assert_true(reference_store_find(store, &elsewhere, NULL, &found));
     reference_free(&found);
-    assert_true(reference_store_find(store, &offloaded, &found));
+    assert_true(reference_store_find(store, &offloaded, NULL, &found));
     reference_free(&found);
-    assert_true(reference_take(&found, &factors, &status));
-    reference_store_add(store, &factors, &found);
+    assert_true(reference_take(&found, &factors, NULL, &status));
+    reference_store_add(store, &factors, NULL, &found);
     reference_free(&found);
-    assert_false(reference_store_find(store, &quantised, &found)); // other weights
-    assert_true(reference_store_find(store, &seco, &found));
+    assert_false(reference_store_find(store, &quantised, NULL, &found)); // other weights
+    assert_true(reference_store_find(store, &seco, NULL, &found));
     assert_true(taken.noise > 0 && found.noise == taken.noise);
     assert_true(found.loss == taken.loss && found.floor.overall.relative_l2 == taken.floor.overall.relative_l2);
     assert_int_equal(found.floor.worst, taken.floor.worst);
@@ -67,12 +103,12 @@ static void a_setting_finds_its_own(void **state)
     reference_free(&found);
     // A second one behind it, whose end is missing.
     off_t end = lseek(store, 0, SEEK_END);
-    reference_store_add(store, &longer, &taken);
-    assert_true(reference_store_find(store, &longer, &found));
+    reference_store_add(store, &longer, NULL, &taken);
+    assert_true(reference_store_find(store, &longer, NULL, &found));
     reference_free(&found);
     assert_int_equal(ftruncate(store, lseek(store, 0, SEEK_END) - 8), 0);
-    assert_false(reference_store_find(store, &longer, &found));
-    assert_true(lseek(store, 0, SEEK_END) > end && reference_store_find(store, &full, &found));
+    assert_false(reference_store_find(store, &longer, NULL, &found));
+    assert_true(lseek(store, 0, SEEK_END) > end && reference_store_find(store, &full, NULL, &found));
     reference_free(&found);
     close(store);
     reference_free(&taken);
@@ -117,10 +153,10 @@ static void a_process_reads_its_store(void **state)
     int store = reference_store_open();
     struct reference taken;
     struct status status = {0};
-    assert_true(reference_take(&taken, &trial, &status));
+    assert_true(reference_take(&taken, &trial, NULL, &status));
     for (size_t i = 0; i < taken.gradients.tensors[0].size; i++)
         taken.gradients.tensors[0].values[i] += 1;
-    reference_store_add(store, &trial, &taken);
+    reference_store_add(store, &trial, NULL, &taken);
     assert_int_equal(dup2(store, 9), 9);
     assert_int_equal(run(scratch, "$L trial references < trial 3<&9"), 0);
     assert_says(scratch, "out", "\"status\":\"failed\"");
@@ -138,6 +174,7 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_setting_finds_its_own),
+        cmocka_unit_test(experts_are_of_the_setting),
         cmocka_unit_test_setup_teardown(a_sweep_shares_them, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_process_reads_its_store, scratch_setup, scratch_teardown),
     };

@@ -58,7 +58,7 @@ static void ids_stay_what_they_were(void **state)
         "'limits':{'host_memory':null,'memory':null},'lora':null,"
         "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
         "'max_seconds':60.0,'"
-        "pair_sums':false,"
+        "pair_sums':false,'routing':'none',"
         "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full','"
         "offload':[]},"
         "'model':'tiny','objective':'token-mean','optimizer':null,'pad_gradient':false,'parallel':{'data':1,"

@@ -96,11 +96,11 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     assert_non_null(trial);
     assert_true(
         asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
-                 strcmp(key, "latent_block") == 0  ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
-                                                     "'value_dim': 32, 'kv_rank': 32}"
-                 : strncmp(key, "router_", 7) == 0 ? "{'preset': 'tiny', 'experts': 4, 'experts_per_token': 2, "
-                                                     "'expert_width': 16, 'correction_bias': true}"
-                                                   : "'tiny'",
+                 strcmp(key, "latent_block") == 0 ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
+                                                    "'value_dim': 32, 'kv_rank': 32}"
+                 : strncmp(key, "rout", 4) == 0   ? "{'preset': 'tiny', 'experts': 4, 'experts_per_token': 2, "
+                                                    "'expert_width': 16, 'correction_bias': true}"
+                                                  : "'tiny'",
                  beside(parent, key), parent ? parent : key, parent ? "': {" : "", within(parent, key, value),
                  parent ? "'" : "", parent ? key : "", value, parent ? "}" : "") > 0);
     char *json = quoted(text);
@@ -135,6 +135,7 @@ static void expect_taken(const char *parent, const char *key, const char *value,
                           : strcmp(key, "latent_block") == 0    ? trial_with(parent, key, "4096", &status)
                           : strcmp(key, "router_aux_form") == 0 ? trial_with(parent, key, "'global'", &status)
                           : strcmp(key, "router_aux_counts") == 0 ? trial_with(parent, key, "'step'", &status)
+                          : strcmp(key, "routing") == 0           ? trial_with(parent, key, "'none'", &status)
                           : strncmp(key, "router_", 7) == 0       ? trial_with(parent, key, "0", &status)
                           : *beside(parent, key)                  ? trial_with(parent, key, "1", &status)
                                                                   : trial_with(NULL, "seed", "1", &status);

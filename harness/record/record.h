@@ -105,7 +105,7 @@ struct record_gradient {
     bool given;
     double relative_l2, max_abs, cosine, decimals, mean_abs, mean_relative;
     double noise_floor, bound, bound_share, sums_relative_l2, worst_relative_l2;
-    const char *verdict, *worst_tensor;
+    const char *verdict, *worst_tensor, *routing;
     uint64_t hash;
     struct record_parts tensors; // struct record_tensor
 };
@@ -113,6 +113,11 @@ struct record_gradient {
 struct record_bias {
     bool given;
     double relative_l2, rms_error, subsets;
+};
+
+struct record_routing {
+    bool given;
+    double flips, flips_max, relative_l2, kept_relative_l2, reference_flips, reference_relative_l2;
 };
 
 struct record_pair_sums {
@@ -209,6 +214,7 @@ struct record {
     const struct record_ranks *ranks;
     struct record_gradient gradient;
     struct record_bias bias;
+    const struct record_routing *routing;
     const struct record_pair_sums *pair_sums;
     const struct record_curve *curve;
     const struct record_timeline *timeline;

@@ -59,6 +59,11 @@ FIELDS gradient_fields[] = {
      .meaning = "within: bound_share <= 1; beyond: more; undecided: within a bound that is too wide (above 0.25, "
                 "or the reference itself is unstable)",
      .null = "as bound"},
+    {FIELD(record_gradient, routing), .type = FIELD_STRING,
+     .meaning =
+         "experts that tokens take in r and in the noise floor: the trial's, which leaves rounding alone, or "
+         "own, which full chooses there",
+     .null = "no experts"},
     {FIELD(record_gradient, sums_relative_l2), .type = FIELD_SIZE,
      .meaning = "effect of bf16 accumulators: relative_l2 against the same method with f32 accumulators",
      .null = "no bf16 accumulators"},
@@ -78,6 +83,25 @@ FIELDS bias_fields[] = {
     {FIELD(record_bias, rms_error), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
      .meaning = "sqrt(E||g - r||^2) / ||r||", .null = "not finite"},
     {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "number of possible draws, each run once"},
+    {0}};
+
+FIELDS routing_fields[] = {
+    {FIELD(record_routing, flips), .type = FIELD_SIZE,
+     .meaning = "share of (token, layer) pairs for which a rebuild that chose anew takes other experts than the "
+                "first pass"},
+    {FIELD(record_routing, flips_max), .type = FIELD_SIZE, .meaning = "the largest share of a layer"},
+    {FIELD(record_routing, relative_l2), .type = FIELD_SIZE,
+     .meaning = "||g - r|| / ||r||, g of rebuilds that choose anew, r as of gradient.relative_l2",
+     .null = "no gradient check"},
+    {FIELD(record_routing, kept_relative_l2), .type = FIELD_SIZE,
+     .meaning = "the same of rebuilds that read the first pass's choices, with the same order of sums",
+     .null = "no gradient check"},
+    {FIELD(record_routing, reference_flips), .type = FIELD_SIZE,
+     .meaning = "share of pairs for which full in f64 chooses other experts than the trial",
+     .null = "no gradient check, or a shared prompt"},
+    {FIELD(record_routing, reference_relative_l2), .type = FIELD_SIZE,
+     .meaning = "||g - r|| / ||r||, g the trial's gradient, r full in f64 with the experts that it chooses",
+     .null = "as reference_flips"},
     {0}};
 
 FIELDS pair_sums_fields[] = {
@@ -399,6 +423,11 @@ const struct record_field record_fields[] = {
      .null = "not requested, planned, or the method computes none", .members = gradient_fields},
     {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "bias of the gradient estimate over all draws",
      .null = "not requested, planned, or nothing is drawn", .members = bias_fields},
+    {FIELD(record, routing), .type = FIELD_OBJECT,
+     .meaning = "rebuilds that choose their experts anew, beside draw 0's step, whose rebuilds read the first "
+                "pass's choices",
+     .null = "not requested, planned, several ranks, or tokens without a choice",
+     APART(routing_fields, record_routing)},
     {FIELD(record, pair_sums), .type = FIELD_OBJECT,
      .meaning = "error of a pair's difference of log-probs due to the accumulator dtype, means over pairs",
      .null = "not requested, planned, or no objective of pairs", APART(pair_sums_fields, record_pair_sums)},

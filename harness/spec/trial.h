@@ -7,6 +7,7 @@
 
 struct record_search;
 
+enum routing_check { ROUTING_NONE, ROUTING_AS_IS, ROUTING_REVERSED };
 enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
 
 struct measure {
@@ -19,6 +20,8 @@ struct measure {
     bool bias;         // expectation and spread of a gradient estimate over all draws
     bool pair_sums;    // error of a pair's difference of log-probs due to the accumulator dtype
     bool lost_updates; // share of updates that rounding weights to bf16 loses
+    // Change that rebuilds which choose experts anew would make, with sums in the first pass's order or in another.
+    enum routing_check routing;
 };
 
 // Documents packed into each sequence until it is full: with the given lengths in turn, or random ones, uniform

@@ -325,7 +325,7 @@ static bool check_latent(const struct trial *trial, const struct trial_fields *f
                            "\"bf16\" or \"f32\"");
 }
 
-// Checks the losses of routers.
+// Checks the losses of routers, and what is measured of them.
 static bool check_router(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct router_losses *losses = &trial->router_losses;
@@ -339,6 +339,9 @@ static bool check_router(const struct trial *trial, const struct trial_fields *f
             return json_field_fail(trial_field(fields, keys[i]), status,
                                    "requires layers with experts, which the model has not; leave it out");
     }
+    if (trial->measure.routing && experts->routing.experts == 0)
+        return json_field_fail(trial_field(fields, "measure.routing"), status,
+                               "requires layers with experts, which the model has not; leave it out");
     if (losses->aux == 0 && (losses->form || losses->counts))
         return json_field_fail(trial_field(fields, losses->form ? "router_aux_form" : "router_aux_counts"), status,
                                "requires \"router_aux_loss\" above 0; give it, or leave this out");

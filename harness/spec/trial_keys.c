@@ -31,6 +31,11 @@ static const struct trial_key measure_keys[] = {
      .meaning = "record the error of a pair's difference by the dtype of its sums"},
     {MEMBER("lost_updates", BOOL, measure.lost_updates),
      .meaning = "record the share of a training run's updates that rounding weights to bf16 loses"},
+    {MEMBER("routing", CHOICE, measure.routing),
+     .choices = (const char *const[]){"none", "as-is", "reversed", NULL}, .kind = "routing check",
+     .meaning =
+         "record how often rebuilds that chose their experts anew would choose others, and the gradient's "
+         "error then; reversed: behind the first pass sums are in another order, as another kernel's may be"},
     {MEMBER("categories", BOOL, measure.categories), .meaning = "record a step's time by category"},
     {0}};
 

@@ -458,9 +458,15 @@ void settle_train(struct trial *trial)
     trial->train.evaluate.kind = trial->data.kind;
 }
 
+static bool sees_all_tokens(const struct trial *trial)
+{
+    struct status why = {0};
+    return !trial->method->check_sums || trial->method->check_sums(trial->options, &why);
+}
+
 // Drops measurements that do not apply, so that one spec serves all devices, methods and objectives: a plan is one
 // step without a gradient; bias needs drawn chunks; pair sums need pairs and one rank; lost updates need bf16
-// weights that train.
+// weights that train; routing needs a gradient of all tokens, and one rank.
 void settle_measure(struct trial *trial)
 {
     struct measure *measure = &trial->measure;
@@ -474,10 +480,14 @@ void settle_measure(struct trial *trial)
         measure->warmup = 0;
         measure->samples = 1;
         measure->timeline = measure->categories = measure->bias = measure->pair_sums = false;
+        measure->routing = ROUTING_NONE;
     }
     bool pairs = objective_terms(trial->objective, trial->objective_options).sequences.kind == SEQUENCE_PAIRS;
     measure->pair_sums = measure->pair_sums && !trial->planned && pairs && trial_ranks(trial) == 1;
     measure->lost_updates = measure->lost_updates && trial->train.steps && trial->dtype == DTYPE_BF16 &&
                             lost_updates_known(trial->optimizer);
     measure->bias = measure->bias && !trial->planned && trial->method->each_draw && trial_ranks(trial) == 1;
+    if (measure->routing &&
+        (trial->planned || trial->method->no_gradient || trial_ranks(trial) > 1 || !sees_all_tokens(trial)))
+        measure->routing = ROUTING_NONE;
 }

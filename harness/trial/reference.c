@@ -9,10 +9,10 @@
 // amplifies errors most (harness/step/rounding.md).
 #define NOISE_ORDERS 3
 
-// Gradients of one step and, if requested, its loss.
+// Gradients of one step and, if requested, its loss. probe NULL: none.
 static bool gradients_of(struct gradient_set *set, double *loss, const struct trial *trial,
-                         const struct setup_options *options, const struct method *method,
-                         const void *method_options, struct status *status)
+                         const struct setup_options *options, const struct choices_probe *probe,
+                         const struct method *method, const void *method_options, struct status *status)
 {
     struct setup setup;
     struct status reason = {0};
@@ -21,6 +21,7 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
     if (done) {
         struct training_step step = {
             .trainer = &setup.trainer, .method = method, .batch = &setup.batch, .options = method_options};
+        setup.model.probe = probe;
         training_step_take(&step, &report);
         done = setup.device->status.code == STATUS_OK;
         if (done)
@@ -39,28 +40,50 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
 }
 
 static bool full_gradients(struct gradient_set *set, double *loss, const struct trial *trial,
-                           const struct setup_options *options, struct status *status)
+                           const struct setup_options *options, const struct choices_probe *probe,
+                           struct status *status)
 {
     const struct method *full = method_find("full");
     void *defaults = options_new(&full->options);
-    bool done = gradients_of(set, loss, trial, options, full, defaults, status);
+    bool done = gradients_of(set, loss, trial, options, probe, full, defaults, status);
     options_free(&full->options, defaults);
     return done;
 }
 
-bool reference_take(struct reference *reference, const struct trial *trial, struct status *status)
+const struct kept_choices *reference_choices(const struct trial *trial, const struct kept_choices *taken)
+{
+    bool alike = taken->whole && trial->group <= 1; // rows with a shared prompt are not the reference's
+    return alike && trial->dtype != DTYPE_F64 ? taken : NULL;
+}
+
+static struct setup_options exact_options(const struct trial *trial)
+{
+    struct setup_options exact = setup_options_reference();
+    exact.lora_beside = setup_options_of(trial).lora_beside;
+    return exact;
+}
+
+bool reference_route(struct gradient_set *set, struct kept_choices *taken, const struct trial *trial,
+                     struct status *status)
+{
+    struct setup_options exact = exact_options(trial);
+    return full_gradients(set, NULL, trial, &exact, &(struct choices_probe){.taken = taken}, status);
+}
+
+bool reference_take(struct reference *reference, const struct trial *trial, const struct kept_choices *given,
+                    struct status *status)
 {
     *reference = (struct reference){0};
-    struct setup_options exact = setup_options_reference(), own = setup_options_of(trial);
+    struct setup_options exact = exact_options(trial), own = setup_options_of(trial);
+    const struct choices_probe probe = {.given = given};
     own.optimizer = NULL;
-    exact.lora_beside = own.lora_beside;
     own.memory_limit_bytes = 0; // the limit is for the measured method
-    bool done = full_gradients(&reference->gradients, &reference->loss, trial, &exact, status);
+    bool done = full_gradients(&reference->gradients, &reference->loss, trial, &exact, &probe, status);
     struct gradient_set forward = {0}, reverse = {0};
     for (unsigned order = NOISE_ORDERS; done && order > 0; order--) { // order 1 stays in `reverse`
         gradient_set_free(&reverse);
         exact.reverse_sums = order;
-        done = full_gradients(&reverse, NULL, trial, &exact, status);
+        done = full_gradients(&reverse, NULL, trial, &exact, &probe, status);
         if (done)
             reference->noise = fmax(reference->noise, gradient_relative_l2(&reverse, &reference->gradients));
     }
@@ -71,10 +94,10 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
         gradient_compare(&reference->floor, &reverse, &reference->gradients);
     } else if (done) {
         gradient_set_free(&reverse);
-        done = full_gradients(&forward, NULL, trial, &own, status);
+        done = full_gradients(&forward, NULL, trial, &own, &probe, status);
         own.tf32 = false; // to show what that rounds
         own.reverse_sums = 1;
-        done = done && full_gradients(&reverse, NULL, trial, &own, status);
+        done = done && full_gradients(&reverse, NULL, trial, &own, &probe, status);
         if (done)
             gradient_compare(&reference->floor, &reverse, &forward);
     }
@@ -94,7 +117,7 @@ bool reference_sums(struct gradient_report *sums, const struct gradient_set *set
     wide.optimizer = NULL;
     wide.memory_limit_bytes = 0;
     struct gradient_set gradients = {0};
-    bool done = gradients_of(&gradients, NULL, trial, &wide, trial->method, options, status);
+    bool done = gradients_of(&gradients, NULL, trial, &wide, NULL, trial->method, options, status);
     if (done)
         gradient_compare(sums, set, &gradients);
     gradient_set_free(&gradients);

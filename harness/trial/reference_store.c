@@ -32,8 +32,16 @@ int reference_store_open(void)
     return store;
 }
 
-// Everything that a reference depends on: the trial without the method and the measurement.
-static XXH128_hash_t setting_of(const struct trial *trial)
+static uint64_t choices_hash(const struct kept_choices *given)
+{
+    uint64_t hash = 0;
+    for (size_t l = 0; given && l < given->layers; l++)
+        hash = given->of[l] ? XXH3_64bits_withSeed(given->of[l], given->numbers * sizeof **given->of, hash) : hash;
+    return hash;
+}
+
+// Everything that a reference depends on: the trial without the method and the measurement, and the experts.
+static XXH128_hash_t setting_of(const struct trial *trial, const struct kept_choices *given)
 {
     static const char *const others[] = {"method",    "measure", "limits",      "host",
                                          "optimizer", "profile", "interconnect"};
@@ -44,6 +52,8 @@ static XXH128_hash_t setting_of(const struct trial *trial)
     // Only whether the optimizer trains beside LoRA matters.
     json_object_set_new(setting, "lora_beside",
                         json_boolean(trial->optimizer && trial->optimizer->lora == LORA_BESIDE));
+    if (given)
+        json_object_set_new(setting, "choices", json_integer((json_int_t)choices_hash(given)));
     char *text = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
     free(text);
@@ -89,13 +99,14 @@ static bool get_tensors(int store, size_t at, const struct entry *entry, struct 
     return fine;
 }
 
-bool reference_store_find(int store, const struct trial *trial, struct reference *reference)
+bool reference_store_find(int store, const struct trial *trial, const struct kept_choices *given,
+                          struct reference *reference)
 {
     size_t complete, at = 0;
     *reference = (struct reference){0};
     if (store < 0 || !get(store, &complete, sizeof complete, &at))
         return false;
-    XXH128_hash_t setting = setting_of(trial);
+    XXH128_hash_t setting = setting_of(trial, given);
     struct entry entry;
     for (size_t start = at; start < complete; start += entry.bytes) {
         at = start;
@@ -119,12 +130,13 @@ static bool has_room(size_t bytes)
     return sysinfo(&info) == 0 && bytes < info.totalram * info.mem_unit / 16;
 }
 
-void reference_store_add(int store, const struct trial *trial, const struct reference *reference)
+void reference_store_add(int store, const struct trial *trial, const struct kept_choices *given,
+                         const struct reference *reference)
 {
     const struct gradient_set *set = &reference->gradients;
     const struct gradient_report *floor = &reference->floor;
     size_t complete, at = 0;
-    struct entry entry = {.setting = setting_of(trial),
+    struct entry entry = {.setting = setting_of(trial, given),
                           .bytes = sizeof entry + floor->count * sizeof *floor->tensors,
                           .loss = reference->loss,
                           .noise = reference->noise,

@@ -81,6 +81,19 @@ bool run_step(struct run *run, size_t draw, bool update)
     return true;
 }
 
+bool run_for_gradients(struct run *run, const struct choices_probe *probe)
+{
+    struct arena *arena = &run->setup.device->arena;
+    size_t limit = arena->limit_bytes;
+    if (!run->setup.trainer.keeps_gradients)
+        arena->limit_bytes = 0;
+    run->setup.model.probe = probe;
+    bool done = run_step(run, 0, false);
+    run->setup.model.probe = NULL;
+    arena->limit_bytes = limit;
+    return done;
+}
+
 bool run_is_first(const struct run *run)
 {
     return run->world->comm.rank == 0;

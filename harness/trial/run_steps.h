@@ -29,6 +29,7 @@ struct run {
     char device[RANK_DEVICE_BYTES];
     struct status status;
     struct reference reference;
+    struct kept_choices choices; // of the step whose gradient is checked
     struct gradient_report gradient;
     struct breakdown breakdown;
     bool stepped;
@@ -62,6 +63,9 @@ void run_rest(const struct run *run);
 // Sets gradients as a step with an update begins, so that earlier ones are in no peak.
 void run_begin_afresh(struct run *run);
 void run_set_draw(struct run *run, size_t index);
+// Runs one step over draw 0 and keeps all its gradients at once, without the limit if a step never does. The probe
+// is of its choices.
+bool run_for_gradients(struct run *run, const struct choices_probe *probe);
 // Runs one step over a draw, timed from its first operation until the device is idle, without reading the loss.
 bool run_step(struct run *run, size_t draw, bool update);
 // Takes all samples: draw 0 and later ones, or the steps of a training run.

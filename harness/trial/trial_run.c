@@ -24,6 +24,7 @@
 #include "harness/trial/bias.h"
 #include "harness/trial/pair_sums.h"
 #include "harness/trial/reference_store.h"
+#include "harness/trial/routing.h"
 #include "harness/trial/run_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/measure/timer.h"
@@ -32,43 +33,33 @@
 
 static bool take_reference(struct run *run)
 {
-    if (reference_store_find(run->store, run->trial, &run->reference))
+    const struct kept_choices *given = reference_choices(run->trial, &run->choices);
+    if (reference_store_find(run->store, run->trial, given, &run->reference))
         return true;
-    bool taken = reference_take(&run->reference, run->trial, &run->status);
+    bool taken = reference_take(&run->reference, run->trial, given, &run->status);
     if (taken)
-        reference_store_add(run->store, run->trial, &run->reference);
+        reference_store_add(run->store, run->trial, given, &run->reference);
     return taken;
-}
-
-// Keeps all gradients at once, without the limit if a step never does.
-static bool run_for_gradients(struct run *run)
-{
-    struct arena *arena = &run->setup.device->arena;
-    size_t limit = arena->limit_bytes;
-    if (!run->setup.trainer.keeps_gradients)
-        arena->limit_bytes = 0;
-    bool done = run_step(run, 0, false);
-    arena->limit_bytes = limit;
-    return done;
 }
 
 static bool check_gradient(struct run *run)
 {
     const struct trial *trial = run->trial;
-    bool first = run_is_first(run);
-    if (first && !take_reference(run))
-        return false;
-    run_rest(run);
-    if (!run_for_gradients(run))
+    const struct choices_probe probe = {.taken = trial_ranks(trial) == 1 ? &run->choices : NULL};
+    if (!run_for_gradients(run, &probe))
         return false;
     struct gradient_set set;
     ranks_gradients(&set, &run->setup.model, trial_split(trial), trial->context, run->world);
-    if (!first) {
+    bool first = run_is_first(run);
+    if (!first || !take_reference(run)) {
         gradient_set_free(&set);
-        run_rest(run);
-        return true;
+        if (!first)
+            run_rest(run);
+        return !first;
     }
     struct record_gradient *gradient = &run->record.gradient;
+    if (trial->config.experts.routing.experts)
+        gradient->routing = reference_choices(trial, &run->choices) ? "trial" : "own";
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
     trial_record_gradient(&run->record, &run->gradient);
     gradient->noise_floor = run->reference.floor.overall.relative_l2;
@@ -179,6 +170,8 @@ static bool measure_rank(struct run *run)
         return false;
     bool checked = trial->measure.gradient == GRADIENT_FULL_F64 && !trial->method->no_gradient;
     if (checked && !check_gradient(run))
+        return false;
+    if (trial->measure.routing && !routing_measure(run))
         return false;
     if (trial->measure.bias && !measure_bias(run))
         return false;
@@ -350,6 +343,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     trace_free(&run->trace);
     setup_close(&run->setup);
     reference_free(&run->reference);
+    kept_choices_free(&run->choices);
     gradient_report_free(&run->gradient);
     breakdown_free(&run->breakdown);
     options_free(&run->trial->method->options, run->options);

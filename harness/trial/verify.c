@@ -237,7 +237,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
     snprintf(trial->device, sizeof trial->device, "%s", request->device);
     int labels_fd = shape->labels ? labels_file(shape, trial->config.vocab, labels, sizeof labels) : -1;
     trial->labels = labels_fd >= 0 ? labels : NULL;
-    bool taken = reference_take(&reference, trial, status);
+    bool taken = reference_take(&reference, trial, NULL, status);
     for (size_t i = 0; taken && methods[i]; i++) {
         trial->method = methods[i];
         if (!trial->method->exact && !trial->method->make_exact)

@@ -16,7 +16,35 @@ struct choices {
     size_t sequences;     // rows of a layer
     double factor;
     bool settled;
+    unsigned reverse_sums; // the device's, for the next step
 };
+
+void kept_choices_free(struct kept_choices *kept)
+{
+    for (size_t l = 0; l < kept->layers; l++)
+        free(kept->of[l]);
+    free(kept->of);
+    *kept = (struct kept_choices){0};
+}
+
+struct choice_shares kept_choices_compare(const struct kept_choices *a, const struct kept_choices *b)
+{
+    struct choice_shares shares = {0};
+    double differing = 0, pairs = 0;
+    CHECK(a->layers == b->layers && a->rows == b->rows && a->numbers == b->numbers);
+    for (size_t l = 0; l < a->layers; l++) {
+        size_t words = a->rows ? a->numbers / a->rows : 0;
+        double of_layer = 0;
+        for (size_t row = 0; row < a->rows && a->of[l]; row++)
+            of_layer += memcmp(a->of[l] + row * words, b->of[l] + row * words, words * sizeof(int32_t)) != 0;
+        differing += of_layer;
+        pairs += a->of[l] ? (double)a->rows : 0;
+        if (a->of[l] && of_layer / (double)a->rows > shares.largest)
+            shares.largest = of_layer / (double)a->rows;
+    }
+    shares.all = pairs > 0 ? differing / pairs : 0;
+    return shares;
+}
 
 static bool has_experts(const struct model *model, size_t layer)
 {
@@ -50,6 +78,49 @@ static void open_totals(struct model *model, const struct batch *batch)
     op_zero(model->device, choices->totals);
 }
 
+// Writes the choices that a probe gives.
+static void give(struct model *model)
+{
+    const struct kept_choices *given = model->probe ? model->probe->given : NULL;
+    for (size_t l = 0; given && l < given->layers; l++) {
+        struct tensor t = model->choices->layers[l].t;
+        CHECK(!t.data || (given->of[l] && given->numbers == tensor_count(t)));
+        if (t.data)
+            op_upload(model->device, t, given->of[l]);
+    }
+}
+
+// Zeroes what words have behind a row's choices, which nobody wrote.
+static void clear_tails(int32_t *numbers, size_t rows, const struct routing *routing)
+{
+    size_t row_bytes = routing_words(routing) * sizeof *numbers;
+    size_t used = routing->chosen * (routing_is_wide(routing) ? 2 : 1);
+    for (size_t row = 0; row < rows; row++)
+        memset((char *)numbers + row * row_bytes + used, 0, row_bytes - used);
+}
+
+// Reads the choices for a probe.
+static void keep(struct model *model)
+{
+    const struct choices *choices = model->choices;
+    struct kept_choices *taken = model->probe ? model->probe->taken : NULL;
+    if (!taken)
+        return;
+    *taken = (struct kept_choices){.layers = model->config.layers, .whole = true};
+    CHECK(taken->of = calloc(taken->layers, sizeof *taken->of));
+    for (size_t l = 0; l < taken->layers; l++) {
+        const struct layer_choices *layer = &choices->layers[l];
+        if (!layer->t.data)
+            continue;
+        taken->rows = layer->t.rows;
+        taken->numbers = tensor_count(layer->t);
+        taken->whole &= layer->count == 1 && layer->runs[0].count == choices->batch->context;
+        CHECK(taken->of[l] = calloc(taken->numbers, sizeof **taken->of));
+        op_download(model->device, taken->of[l], layer->t);
+        clear_tails(taken->of[l], taken->rows, &model->config.experts.routing);
+    }
+}
+
 void choices_open(struct model *model, const struct batch *batch)
 {
     const struct ranks *ranks = &model->ranks;
@@ -68,6 +139,8 @@ void choices_open(struct model *model, const struct batch *batch)
     if (model->choices) {
         model->choices->batch = batch;
         model->choices->factor = 1;
+        model->choices->reverse_sums = model->device->reverse_sums;
+        give(model);
         open_totals(model, batch);
     }
 }
@@ -94,10 +167,14 @@ static const struct comm *counting_ranks(const struct model *model)
 void choices_settle(struct model *model)
 {
     struct choices *choices = model->choices;
-    if (!choices || !choices->totals.data || choices->settled)
+    if (!choices || choices->settled)
         return;
     size_t layers = number_of(model, model->ranks.end_layer);
     choices->settled = true;
+    if (model->probe && model->probe->reverse_sums)
+        model->device->reverse_sums = model->probe->reverse_sums;
+    if (!choices->totals.data)
+        return;
     if (counting_ranks(model)->size > 1)
         comm_sum(counting_ranks(model), model->device,
                  tensor_rows(choices->totals, 0, layers * choices->sequences));
@@ -168,8 +245,11 @@ void choices_read_losses(struct model *model, const struct batch *batch, struct 
 
 void choices_close(struct model *model)
 {
-    if (model->choices)
+    if (model->choices) {
+        keep(model);
+        model->device->reverse_sums = model->choices->reverse_sums;
         tensor_free(model->device, &model->choices->totals);
+    }
     for (size_t l = model->config.layers; model->choices && l-- > 0;) {
         tensor_free(model->device, &model->choices->layers[l].t);
         free(model->choices->layers[l].runs);
@@ -214,7 +294,7 @@ static void add_losses(struct cell_at *at, size_t B, bool counts)
     const struct model *model = at->model;
     const struct choices *choices = model->choices;
     const struct router_losses *losses = &model->router_losses;
-    bool sum = at->chosen && is_global(model);
+    bool sum = at->seen && is_global(model);
     CHECK(counts || choices->settled || losses->aux == 0 || losses->counts == ROUTER_COUNTS_CELL);
     at->totals = totals_of(model, number_of(model, sum ? model->ranks.end_layer : at->layer));
     at->repeats = tensor_rows(choices->batch->repeats, at->chunk.start * B, at->chunk.count * B);
@@ -227,10 +307,12 @@ static void add_losses(struct cell_at *at, size_t B, bool counts)
 struct cell_at choices_at(struct cell_at at, size_t B, bool claims)
 {
     struct layer_choices *layer = at.model->choices ? &at.model->choices->layers[at.layer] : NULL;
+    const struct choices_probe *probe = at.model->probe;
     if (!layer || !layer->t.data)
         return at;
     at.choices = tensor_rows(layer->t, at.chunk.start * B, at.chunk.count * B);
-    at.chosen = !claims || add(layer, at.chunk);
+    at.seen = !claims || add(layer, at.chunk);
+    at.chosen = !claims || (at.seen ? !(probe && probe->anew) : probe && probe->given);
     if (at.model->choices->totals.data)
         add_losses(&at, B, claims);
     return at;

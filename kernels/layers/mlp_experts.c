@@ -125,7 +125,7 @@ static struct permuted experts_open(struct cell_at at, struct tensor logits, boo
     const struct parameter *correction = at.model->layers[at.layer].mlp.parameters[CORRECTION].weight;
     struct permuted p =
         permuted_open(at.model, routing_of(at.model), logits, correction, at.choices, at.chosen, weigh);
-    if (at.totals.data && !at.chosen)
+    if (at.totals.data && !at.seen)
         count_tokens(at, logits, p.choices, at.totals);
     return p;
 }

@@ -101,10 +101,10 @@ struct cell_at {
     const struct batch *batch;
     size_t layer;
     struct span chunk;
-    // With experts (kernels/layers/choices.h): its rows of the step's choices, no tensor: the step keeps none; and
-    // whether they are made, and not this cell's to make.
+    // With experts (kernels/layers/choices.h): its rows of the step's choices, no tensor: the step keeps none;
+    // whether they are made, and not this cell's to make; and whether an earlier cell saw these tokens.
     struct tensor choices;
-    bool chosen;
+    bool chosen, seen;
     // And the terms of the router's losses, the layer's totals (route_count_op), no tensor: there are none, and the
     // rows of the batch's repeats.
     struct router_terms router_terms;

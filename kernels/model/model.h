@@ -12,6 +12,7 @@
 
 struct bucket;
 struct choices;
+struct choices_probe;
 struct unit_keeper;
 struct unit_listener;
 // A factor of LoRA's: W + scale B A.
@@ -97,8 +98,9 @@ struct model {
     struct router_losses router_losses;
     double *router_counts;   // [layers, experts] choices in the update's micro-batches; NULL: nothing reads them
     struct choices *choices; // of the step that runs (kernels/layers/choices.h); NULL: it keeps none
-    size_t lowest_trained;   // nothing below this layer trains, and a backward pass ends with it
-    bool block_coordinate;   // one block trains at a time
+    const struct choices_probe *probe; // of steps' choices (choices.h), for measurements alone; NULL: none
+    size_t lowest_trained;             // nothing below this layer trains, and a backward pass ends with it
+    bool block_coordinate;             // one block trains at a time
     enum dtype kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
     size_t latent_block;         // keys that latent attention projects at once; 0: LATENT_BLOCK
