@@ -14,7 +14,9 @@ chunks have a loss each, runs eager. Ours is compared with eager and with the fa
 is first checked against f32's on a small model.
 
 A model with layers of Gated DeltaNet (experiments/delta-speed.json) is on their side built of transformers' own Qwen3.5
-classes, whose rule runs by chunks in PyTorch. It has no seco, and is compared on the CPU alone.
+classes, whose rule runs by chunks in PyTorch. A mixture of experts (experiments/moe-speed.json) is built of its Mixtral
+classes, with --experts grouped_mm (one product per expert over sorted rows) or eager (a loop over experts). Neither has a
+seco, and both are compared on the CPU alone.
 
 On a card all weights train, and in bf16 both sides keep gradients in bf16. No attention of theirs writes all scores. Memory
 is that of a step with weights and gradients: ours the arena's peak (`peak_bytes`), theirs torch.cuda.max_memory_allocated;
@@ -137,28 +139,14 @@ class Model:
         return whole(x[0], self.norm, self.head, labels, scale)
 
 
-class Hybrid(Model):
-    """A Qwen3.5 decoder of transformers' classes: layers of Gated DeltaNet among layers of gated attention."""
+class Transformers(Model):
+    """A decoder of transformers' own classes: `whole` is its causal language model."""
 
-    def __init__(self, shape, context, seed=1, device="cpu", dtype="f32", dense=True):
-        need("transformers")
-        from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
-        delta, head_dim = shape["delta"], shape["head_dim"]
-        config = Qwen3_5TextConfig(
-            vocab_size=shape["vocab"], hidden_size=shape["width"], intermediate_size=shape["ffn"],
-            num_hidden_layers=shape["layers"], num_attention_heads=shape["heads"], num_key_value_heads=shape["kv_heads"],
-            head_dim=head_dim, rms_norm_eps=shape["norm_epsilon"], linear_num_value_heads=delta["heads"],
-            linear_num_key_heads=delta["key_heads"], linear_key_head_dim=delta["key_dim"],
-            linear_value_head_dim=delta["value_dim"], attn_implementation="sdpa",
-            rope_parameters={"rope_type": "default", "rope_theta": shape["rope_theta"],
-                             "partial_rotary_factor": shape["rotary"] / head_dim},
-            layer_types=["linear_attention" if i in delta["layers"] else "full_attention" for i in range(shape["layers"])])
-        torch.manual_seed(seed)
-        self.whole = Qwen3_5ForCausalLM(config).to(DTYPES[dtype])
-        self.layers, self.embedding, self.head = self.whole.model.layers, self.whole.model.embed_tokens.weight, \
-            self.whole.lm_head.weight
+    def __init__(self, whole, context, shape, positions):
+        self.whole = whole
+        self.layers, self.embedding, self.head = whole.model.layers, whole.model.embed_tokens.weight, whole.lm_head.weight
         self.context, self.on_card = context, False
-        self.positions = self.whole.model.rotary_emb(self.embedding, torch.arange(context).expand(3, 1, -1))
+        self.positions = whole.model.rotary_emb(self.embedding, positions)
         self.ids = torch.randint(shape["vocab"], (1, context + 1))
         self.loss_chunk = chunk_of_loss(context, shape["vocab"], shape["width"])
         self.compiled_layer = torch.compile(self.eager_layer)
@@ -166,7 +154,7 @@ class Hybrid(Model):
 
     @property
     def norm(self):
-        return 1 + self.whole.model.norm.weight
+        return self.whole.model.norm.weight
 
     def weights(self):
         return list(self.whole.parameters())
@@ -175,8 +163,57 @@ class Hybrid(Model):
         return (w(x, position_embeddings=self.positions),)
 
 
+def common_config(shape):
+    return {"vocab_size": shape["vocab"], "hidden_size": shape["width"], "num_hidden_layers": shape["layers"],
+            "num_attention_heads": shape["heads"], "num_key_value_heads": shape["kv_heads"], "head_dim": shape["head_dim"],
+            "attn_implementation": "sdpa"}
+
+
+class Hybrid(Transformers):
+    """Qwen3.5: layers of Gated DeltaNet among layers of gated attention."""
+
+    def __init__(self, shape, context, seed=1, device="cpu", dtype="f32", dense=True):
+        need("transformers")
+        from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+        delta = shape["delta"]
+        config = Qwen3_5TextConfig(
+            **common_config(shape), intermediate_size=shape["ffn"], rms_norm_eps=shape["norm_epsilon"],
+            linear_num_value_heads=delta["heads"], linear_num_key_heads=delta["key_heads"],
+            linear_key_head_dim=delta["key_dim"], linear_value_head_dim=delta["value_dim"],
+            rope_parameters={"rope_type": "default", "rope_theta": shape["rope_theta"],
+                             "partial_rotary_factor": shape["rotary"] / shape["head_dim"]},
+            layer_types=["linear_attention" if i in delta["layers"] else "full_attention" for i in range(shape["layers"])])
+        torch.manual_seed(seed)
+        super().__init__(Qwen3_5ForCausalLM(config).to(DTYPES[dtype]), context, shape, torch.arange(context).expand(3, 1, -1))
+
+    @property
+    def norm(self):
+        return 1 + self.whole.model.norm.weight
+
+
+class Mixture(Transformers):
+    """Mixtral: each layer's MLP is a mixture of experts."""
+
+    implementation = "grouped_mm"
+
+    def __init__(self, shape, context, seed=1, device="cpu", dtype="f32", dense=True):
+        need("transformers")
+        from transformers import MixtralConfig, MixtralForCausalLM
+        config = MixtralConfig(
+            **common_config(shape), intermediate_size=shape["expert_width"], rms_norm_eps=1e-5,
+            num_local_experts=shape["experts"], num_experts_per_tok=shape["experts_per_token"], sliding_window=None,
+            rope_parameters={"rope_type": "default", "rope_theta": 1e4}, experts_implementation=self.implementation)
+        torch.manual_seed(seed)
+        super().__init__(MixtralForCausalLM(config).to(DTYPES[dtype]), context, shape, torch.arange(context)[None])
+
+
+def transformers_class(shape):
+    """That which builds the model on their side, or None where the decoder above does."""
+    return Hybrid if "delta" in shape else Mixture if "experts" in shape else None
+
+
 def model_of(shape, context, **form):
-    return (Hybrid if "delta" in shape else Model)(shape, context, **form)
+    return (transformers_class(shape) or Model)(shape, context, **form)
 
 
 def whole_loss(x, gain, head, labels, scale):  # x: [T, width]
@@ -292,6 +329,8 @@ def check(methods, variants, spec, device="cpu", dtype="f32", dense=True, head_d
     if "delta" in spec["model"]:
         delta = {"layers": [0], "heads": 4, "key_heads": 2, "key_dim": 8, "value_dim": 8}
         shape = {**spec["model"], **shape, "rotary": head_dim, "delta": delta}
+    elif "experts" in spec["model"]:
+        shape = {**shape, "experts": 4, "experts_per_token": 2, "expert_width": 24}
     model, reference = model_of(shape, 40, device=device, dtype=dtype, dense=dense), model_of(shape, 40)
     reference.ids = model.ids.cpu()
     for w, of in zip(reference.weights(), model.weights()):
@@ -544,21 +583,24 @@ def main():
                         " longer than its share of what is left (without end; on a card 150)")
     parser.add_argument("--variants", type=variants_named, help="of theirs, separated by semicolons, eager among them"
                         f" ({'; '.join(VARIANTS)})")
+    parser.add_argument("--experts", choices=["grouped_mm", "eager"], default="grouped_mm",
+                        help="how transformers multiplies by experts (grouped_mm)")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "pytorch-speed"), help="of a .json and an .md file")
     arguments = parser.parse_args()
     set_defaults(arguments)
     end = STARTED + arguments.seconds
     longbp = os.path.abspath(arguments.longbp)
     torch.set_num_threads(arguments.threads)
+    Mixture.implementation = arguments.experts
     methods = [{"name": "full"}, {"name": "checkpoint"}, {"name": "seco", "chunk": arguments.chunk}]
     with open(arguments.spec) as file:
         spec = json.load(file)
     if spec.get("lora"):
         parser.error(f"{arguments.spec} has LoRA, and theirs trains all weights")
-    if "delta" in spec["model"]:
+    if transformers_class(spec["model"]):
         methods = methods[:2]
         if arguments.device != "cpu":
-            parser.error(f"{arguments.spec} has layers of Gated DeltaNet, which are compared on the CPU alone")
+            parser.error(f"{arguments.spec} is compared with transformers' classes, on the CPU alone")
     if arguments.device == "cuda":
         if not torch.cuda.is_available():
             parser.error("PyTorch finds no card")
