@@ -3,16 +3,28 @@
 // pass the top layer stops after its keys and values, and second passes do not project them again (except normed
 // keys). With inner checkpoint at most 5 F + A / 2. Memory per token: L 2 G D (e + a), a layer with a window w
 // having gradients of w - 1 + C tokens alone, plus one chunk's activations; segments and offload: see
-// methods/schedule/chunk_schedule.h. Deviations: the published code does not use these savings and concatenates the
-// prefix; the gradient is the same.
+// methods/schedule/chunk_schedule.h. first_chunk widens the chunks of the first pass, which keep nothing: the
+// weights are read fewer times, which a mixture of experts gains from. Deviations: the published code does not use
+// these savings and concatenates the prefix; the gradient is the same.
 #include "methods/method.h"
 #include "methods/schedule/chunk_schedule.h"
 
 static const struct option option_rows[] = {
-    OPTION_CHUNK(struct chunk_options, true),   OPTION_HEAD_CHUNK(struct chunk_options),
-    OPTION_KEEP(struct chunk_options),          OPTION_INNER(struct chunk_options),
-    OPTION_SEGMENTS(struct chunk_options),      OPTION_SEGMENT_STARTS(struct chunk_options),
-    OPTION_OFFLOAD(struct chunk_options, "kv"), {0}};
+    OPTION_CHUNK(struct chunk_options, true),
+    OPTION_HEAD_CHUNK(struct chunk_options),
+    OPTION_KEEP(struct chunk_options),
+    OPTION_INNER(struct chunk_options),
+    OPTION_SEGMENTS(struct chunk_options),
+    OPTION_SEGMENT_STARTS(struct chunk_options),
+    OPTION_OFFLOAD(struct chunk_options, "kv"),
+    {.name = "first_chunk",
+     .type = OPTION_COUNT,
+     .offset = offsetof(struct chunk_options, first_chunk),
+     .maximum = OPTION_COUNT_MAX,
+     .tokens = true,
+     .unsaid = true,
+     .help = "tokens per chunk of the first pass, rounded up to whole chunks; 0: chunk"},
+    {0}};
 
 // Its list of chunks must be freed.
 static struct chunk_schedule schedule_of(const struct chunk_options *options, size_t context)
@@ -33,6 +45,13 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct chunk_options *options = of_method;
     (void)context;
+    for (size_t l = 0; options->first_chunk > options->chunk && l < config->layers; l++)
+        if (config_mixer(config, l)->at_borders)
+            return status_set(
+                status, STATUS_UNSUPPORTED,
+                "layer %zu, %s, keeps a state where each chunk begins, so the first pass has the chunks of "
+                "the second: leave first_chunk out",
+                l, config_mixer(config, l)->kind.name);
     return segments_check(&options->segments, config->layers, status);
 }
 

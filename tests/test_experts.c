@@ -216,9 +216,9 @@ static void every_method_is_exact(void **state)
 {
     (void)state;
     static const char *const texts[] = {"chunk=1",
-                                        "chunk=4 keep=all segments=2 loss=all",
+                                        "chunk=4 keep=all segments=2 loss=all first_chunk=9",
                                         "chunk=5 inner=checkpoint attention=kept",
-                                        "chunk=7 offload=kv segments=3",
+                                        "chunk=7 offload=kv segments=3 first_chunk=14",
                                         "chunk=6 offload=inputs",
                                         "chunk=64 keep=all"};
     for (size_t i = 0; i < FAMILIES * ROUTERS; i++) {

@@ -21,9 +21,9 @@ struct variant {
 
 static const struct variant variants[] = {
     {1, "loss=sampled"},
-    {4, "head_chunk=3 loss=all"},
+    {4, "head_chunk=3 loss=all first_chunk=9"},
     {5, "head_chunk=0 keep=all loss=sampled"},
-    {7, "inner=checkpoint attention=kept loss=all"},
+    {7, "inner=checkpoint attention=kept loss=all first_chunk=64"},
     {64, "head_chunk=5 keep=all inner=checkpoint attention=kept loss=sampled"},
 };
 

@@ -67,7 +67,7 @@ static void assert_planned(const struct fixture *f, const struct setting *settin
 }
 
 static const char *const texts[] = {"chunk=5 budget=3 sampler=uniform", "chunk=64 budget=1 keep=all",
-                                    "chunk=4 budget=2 loss=all inner=checkpoint segments=2",
+                                    "chunk=4 budget=2 loss=all inner=checkpoint segments=2 first_chunk=10",
                                     "chunk=4 sampler=fixed drawn_chunks=0,2,3 compensation=capped segments=3",
                                     "chunk=7 budget=1 segment_starts=0,1"};
 

@@ -41,7 +41,8 @@ static void visit_options(const struct words *words)
     for (const struct option *option = trial->method->options.rows; option->name; option++) {
         const json_t *value = json_object_get(method, option->name);
         bool telling = option->telling && words->first;
-        if (telling || !json_equal(value, json_object_get(defaults, option->name)))
+        if (value &&
+            (telling || !json_equal(value, json_object_get(defaults, option->name)))) // absent: an unsaid default
             visit_value(words, option->name, value);
     }
     json_decref(defaults);

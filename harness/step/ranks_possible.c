@@ -15,6 +15,10 @@ static bool stages_fit(const struct trial *trial, struct status *status)
         return status_set(status, STATUS_UNSUPPORTED,
                           "segments of %s cannot be combined with stage ranks; leave one of the two out",
                           method->name);
+    if (options_count(&method->options, trial->options, "first_chunk", 0))
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "stage ranks pass the chunks of both passes on alike: leave first_chunk or parallel.stage out");
     if (trial->parallel.stage > trial->config.layers)
         return status_set(status, STATUS_UNSUPPORTED, "the model's %zu layers are too few for %zu stage ranks",
                           trial->config.layers, trial->parallel.stage);

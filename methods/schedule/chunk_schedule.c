@@ -25,6 +25,7 @@ struct state {
     size_t needed;  // chunks of the first pass
     size_t reached; // chunks up to the last drawn one
     size_t sampled; // tokens of the drawn chunks
+    size_t stride;  // chunks that the first pass runs at once
     // [segments], the input of each segment except the lowest: [needed tokens B, d]. The highest's is replaced by
     // its gradient, then by each lower segment's.
     struct tensor *x;
@@ -45,6 +46,13 @@ static size_t tokens_of(const struct chunk_schedule *schedule, size_t count)
 {
     struct span last = chunk_span(schedule->chunks, count ? count - 1 : 0);
     return count ? last.start + last.count : 0;
+}
+
+// Chunks [c, end), at most the schedule's, as one span.
+static struct span span_of(const struct chunk_schedule *schedule, size_t c, size_t end)
+{
+    size_t start = tokens_of(schedule, c);
+    return (struct span){start, tokens_of(schedule, end) - start};
 }
 
 // Chunks up to the last drawn one.
@@ -146,6 +154,9 @@ static void state_open(struct state *state, struct step *step, const struct chun
     state->reached = reached_of(schedule);
     state->sampled = sampled_of(schedule);
     state->needed = state->all ? schedule->chunks.count : state->reached;
+    size_t chunk = schedule->chunks.chunk;
+    state->stride =
+        options->first_chunk > chunk ? options->first_chunk / chunk + (options->first_chunk % chunk > 0) : 1;
     state->segments = rank_segments(step->model, options, schedule);
     state->x = calloc(state->segments.count, sizeof *state->x);
     state->key_segments = calloc(count + 1, sizeof *state->key_segments);
@@ -185,11 +196,19 @@ static void kv_open(struct state *state, struct segment segment, size_t count, c
                   options->offload & OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE, size);
 }
 
-// After a chunk of a first pass: the next one of the same segment, or else the layer `above`.
-static struct chunk_next next_of_pass(const struct state *state, struct segment segment, size_t c, size_t above)
+// The chunks from c on that a first pass over `count` chunks runs at once.
+static struct span pass_span(const struct state *state, size_t c, size_t count)
 {
-    bool same = c + 1 < state->needed;
-    size_t rows = tokens_of(state->schedule, c + 1) * state->step->batch->batch;
+    return span_of(state->schedule, c, count - c < state->stride ? count : c + state->stride);
+}
+
+// After a span of a first pass: the next one of the same segment, or else the layer `above`.
+static struct chunk_next next_of_pass(const struct state *state, struct segment segment, struct span chunk,
+                                      size_t above)
+{
+    size_t end = chunk.start + chunk.count;
+    bool same = end < tokens_of(state->schedule, state->needed);
+    size_t rows = end * state->step->batch->batch;
     return (struct chunk_next){
         .any = true, .layer = same ? segment.first : above, .same = same, .start = rows, .rows = rows};
 }
@@ -229,11 +248,11 @@ static void pass_through(struct state *state, size_t s)
     size_t B = state->step->batch->batch;
     state->x[s + 1] = hidden(state, tokens_of(state->schedule, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
     kv_open(state, segment, state->needed, &state->draw_forward);
-    for (size_t c = 0; c < state->needed; c++) {
-        struct span chunk = chunk_span(state->schedule->chunks, c);
+    for (size_t c = 0; c < state->needed; c += state->stride) {
+        struct span chunk = pass_span(state, c, state->needed);
         chunk_forward(state->step, segment, chunk, &state->kv, chunk_rows(state->x[s], chunk, B),
                       chunk_rows(state->x[s + 1], chunk, B), CHUNK_HIDDEN,
-                      next_of_pass(state, segment, c, segment.end));
+                      next_of_pass(state, segment, chunk, segment.end));
     }
     kv_store_close(&state->kv);
 }
@@ -246,11 +265,11 @@ static struct tensor pass_below(struct state *state)
     for (size_t l = state->step->model->ranks.first_layer; l < state->segments.items[0].first; l++) {
         struct tensor y = hidden(state, tokens_of(state->schedule, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
         kv_open(state, (struct segment){l, l + 1}, state->needed, &state->draw_forward);
-        for (size_t c = 0; c < state->needed; c++) {
-            struct span chunk = chunk_span(state->schedule->chunks, c);
+        for (size_t c = 0; c < state->needed; c += state->stride) {
+            struct span chunk = pass_span(state, c, state->needed);
             struct tensor x_c = x.data ? chunk_rows(x, chunk, B) : x;
             chunk_forward(state->step, (struct segment){l, l + 1}, chunk, &state->kv, x_c, chunk_rows(y, chunk, B),
-                          CHUNK_HIDDEN, next_of_pass(state, (struct segment){l, l + 1}, c, l + 1));
+                          CHUNK_HIDDEN, next_of_pass(state, (struct segment){l, l + 1}, chunk, l + 1));
         }
         kv_store_close(&state->kv);
         tensor_free(state->step->model->device, &x);
@@ -312,13 +331,13 @@ static void leave(struct state *state, struct transfer transfer,
     state->leaving = transfer;
 }
 
-// Chunk c of a segment's first pass, or the rank's. x: its input; no tensor: the embedding.
-static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x, bool loss)
+// A span of a segment's first pass, or the rank's. x: its input; no tensor: the embedding.
+static void cache_chunk(struct state *state, size_t s, struct span chunk, struct tensor x, bool loss)
 {
     struct model *model = state->step->model;
     struct segment segment = state->segments.items[s];
-    struct span chunk = chunk_span(state->schedule->chunks, c);
-    bool highest = ranks_highest(&model->ranks), last = c + 1 == count_in(state, s);
+    bool highest = ranks_highest(&model->ranks);
+    bool last = chunk.start + chunk.count == tokens_of(state->schedule, count_in(state, s));
     bool counts = s + 1 == state->segments.count && choices_precede(model, segment.end - 1);
     struct tensor y = highest ? tensor_none() : hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
     chunk_forward(state->step, segment, chunk, &state->kv, x, y,
@@ -327,7 +346,7 @@ static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x
                   : counts ? CHUNK_CHOICES
                            : CHUNK_KV,
                   last ? next_of_schedule(state, s, state->schedule->drawn.count)
-                       : next_of_pass(state, segment, c, segment.first));
+                       : next_of_pass(state, segment, chunk, segment.first));
     if (!highest)
         leave(state, (struct transfer){.t = y, .owned = true}, pipeline_start_output);
 }
@@ -339,19 +358,20 @@ static void fill_cache(struct state *state, size_t s)
     const struct chunk_schedule *schedule = state->schedule;
     bool highest = s + 1 == state->segments.count, gathers = highest && state->gathers;
     bool lowest = ranks_lowest(&state->step->model->ranks);
-    size_t count = count_in(state, s), B = state->step->batch->batch;
+    size_t count = count_in(state, s), j = 0, B = state->step->batch->batch;
     kv_open(state, state->segments.items[s], count, &state->draw);
-    for (size_t c = 0, j = 0; c < count; c++) {
-        struct span chunk = chunk_span(schedule->chunks, c);
+    // No chunk reads the keys of a drawn last one before its own second pass writes them.
+    size_t end = count - (count == state->reached && count > 0 && !gathers);
+    for (size_t c = 0; c < end; c += state->stride) {
+        struct span chunk = pass_span(state, c, end);
+        while (j < schedule->drawn.count && schedule->drawn.items[j] < c)
+            j++;
         bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
         bool loss = gathers || (highest && state->all && !drawn);
-        if (drawn && c + 1 == count && !gathers)
-            return; // no chunk to its right reads its keys before its own second pass writes them
         struct tensor x = lowest ? chunk_rows(state->x[s], chunk, B) : take_input(state, c);
-        cache_chunk(state, s, c, x, loss);
+        cache_chunk(state, s, chunk, x, loss);
         if (!lowest && !drawn)
             drop(state, &state->arrivals[c]);
-        j += drawn;
     }
 }
 

@@ -14,6 +14,7 @@ struct chunk_options {
     enum inner inner;
     struct segment_options segments;
     unsigned offload;
+    size_t first_chunk; // SeCO's alone
 };
 
 #define OPTION_INNER(options)                                                                                      \
