@@ -183,9 +183,10 @@ $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUI
 
 # CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers. They are the emulated plug-in's, too.
 KERNELS  := $(patsubst kernels/cuda/kernels/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/kernels/*.cu))
-SIMT     := $(KERNELS) $(addprefix $(BUILD)/tests/simt/,fibers.o array.o device.o) $(CASES)
+FIBERS   := $(addprefix $(BUILD)/tests/simt/,fibers.o tensor_core.o)
+SIMT     := $(KERNELS) $(FIBERS) $(addprefix $(BUILD)/tests/simt/,array.o device.o) $(CASES)
 $(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
-$(KERNELS) $(BUILD)/tests/simt/fibers.o: CPPFLAGS += -fPIC -fvisibility=hidden
+$(KERNELS) $(FIBERS): CPPFLAGS += -fPIC -fvisibility=hidden
 $(BUILD)/tests/simt/%.o: kernels/cuda/kernels/%.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
@@ -255,7 +256,7 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 # Compiling CUDA's kernels takes longer at a higher level than their tests then save.
 $(filter $(BUILD)/kernels/cpu/real/%,$(OBJECTS)): CFLAGS += $(if $(SANITIZE),-O2)
 $(KERNELS): CXXFLAGS += -O1
-$(BUILD)/tests/simt/fibers.o: CXXFLAGS += -O2
+$(FIBERS): CXXFLAGS += -O2
 $(filter %/attention_forward.o %/attention_backward.o,$(KERNELS)): CXXFLAGS += $(if $(SANITIZE),-O1,-O2)
 
 mutants: ## put small mistakes into a copy of the code, one at a time: which do the tests find? hours; goes on

@@ -24,7 +24,7 @@ $(EMULATED)/%.o: %.cu $(BUILD)/flags
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
 $(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE)) $(TILED:%.cu=$(EMULATED)/%.o) \
-  $(filter-out $(TILED:kernels/cuda/kernels/%.cu=$(BUILD)/tests/simt/%.o),$(KERNELS)) $(BUILD)/tests/simt/fibers.o \
+  $(filter-out $(TILED:kernels/cuda/kernels/%.cu=$(BUILD)/tests/simt/%.o),$(KERNELS)) $(FIBERS) \
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm

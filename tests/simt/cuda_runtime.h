@@ -42,6 +42,9 @@ inline unsigned char *dynamic_shared;
 inline bool descending;
 inline size_t card_shared_bytes = 227 << 10; // that a block may take; linked with tests/emulator, its card's
 
+// Every lane of the mask comes; the last one does the work of all, if there is any, for the warp with this first
+// thread.
+void meet(uint32_t mask, void (*work)(unsigned first));
 // Every lane of the mask leaves a value; after the last one each takes that of lane `source`, its own if there is
 // no such lane.
 uint64_t exchange(uint32_t mask, uint64_t value, unsigned source);
@@ -106,7 +109,7 @@ inline void __syncthreads()
 }
 inline void __syncwarp(uint32_t mask = 0xffffffffu)
 {
-    simt::exchange(mask, 0, 0);
+    simt::meet(mask, nullptr);
 }
 template <class T> T __shfl_sync(uint32_t mask, T value, int source)
 {
@@ -124,59 +127,16 @@ template <class T> T __shfl_down_sync(uint32_t mask, T value, unsigned lanes)
 namespace simt
 {
 
-inline uint32_t fragments[MAX_THREADS][6]; // of a warp's factors, for each other
-inline const unsigned char *matrix_rows[MAX_THREADS];
-
-// PTX's mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, by the layout of its fragments.
-inline void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
-{
-    unsigned lane = current % WARP, first = current - lane, g = lane / 4, t = lane % 4;
-    memcpy(fragments[current], a, sizeof a);
-    memcpy(fragments[current] + 4, b, sizeof b);
-    __syncwarp();
-    auto number = [&](unsigned of, unsigned i, unsigned upper) {
-        uint32_t bits = (upper ? fragments[first + of][i] >> 16 : fragments[first + of][i] & 0xffff) << 16;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    };
-    for (unsigned i = 0; i < 4; i++) {
-        unsigned low = i / 2, column = 2 * t + i % 2;
-        for (unsigned k = 0; k < 16; k++) {
-            unsigned of = k % 8 / 2, beyond = k / 8;
-            sum[i] += number(4 * g + of, 2 * beyond + low, k % 2) * number(4 * column + of, 4 + beyond, k % 2);
-        }
-    }
-    __syncwarp();
-}
-
+// tensor_core.cpp. PTX's mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, by the layout of its fragments.
+void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 // PTX's movmatrix.sync.aligned.m8n8.trans.b16.
-inline uint32_t movmatrix(uint32_t x)
-{
-    unsigned lane = current % WARP, column = lane / 4, row = lane % 4 * 2;
-    uint32_t upper = shuffle(0xffffffffu, x, 4 * row + column / 2);
-    uint32_t lower = shuffle(0xffffffffu, x, 4 * (row + 1) + column / 2);
-    return (upper >> 16 * (column % 2) & 0xffff) | (lower >> 16 * (column % 2) & 0xffff) << 16;
-}
-
+uint32_t movmatrix(uint32_t x);
 // PTX's ldmatrix.sync.aligned.m8n8.x4.shared.b16. The eight rows of a matrix must lie in different banks, or it
 // takes as many times as long.
+void ldmatrix(uint32_t (&to)[4], const unsigned char *row, bool transposed);
 template <bool TRANSPOSED> void ldmatrix(uint32_t (&to)[4], const unsigned char *row)
 {
-    unsigned lane = current % WARP, first = current - lane, g = lane / 4, t = lane % 4;
-    matrix_rows[current] = row;
-    __syncwarp();
-    for (unsigned i = 0; i < 4; i++) {
-        const unsigned char *const *rows = matrix_rows + first + 8 * i;
-        for (unsigned j = 0; j < 8; j++)
-            if (j != lane % 8 && i == lane / 8 && (uintptr_t)rows[j] % 128 == (uintptr_t)row % 128)
-                fail("ldmatrix reads two rows of a matrix from the same banks");
-        uint16_t pair[2];
-        for (unsigned j = 0; j < 2; j++)
-            memcpy(&pair[j], TRANSPOSED ? rows[2 * t + j] + 2 * g : rows[g] + 2 * (2 * t + j), 2);
-        to[i] = pair[0] | (uint32_t)pair[1] << 16;
-    }
-    __syncwarp();
+    ldmatrix(to, row, TRANSPOSED);
 }
 
 // A thread's copies by cp.async.cg: what they bring is there behind the wait for their group, NaN before.

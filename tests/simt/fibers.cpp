@@ -28,7 +28,7 @@ struct fiber {
     state at;
 };
 
-// Place where the lanes of a warp exchange values.
+// Place where the lanes of a warp meet and exchange values.
 struct meeting {
     uint32_t mask;
     int arrived;
@@ -170,7 +170,7 @@ void run_block()
 
 } // namespace
 
-uint64_t exchange(uint32_t mask, uint64_t value, unsigned source)
+void meet(uint32_t mask, void (*work)(unsigned first))
 {
     unsigned lane = current % WARP, first = current - lane;
     meeting &m = meetings[current / WARP];
@@ -179,16 +179,24 @@ uint64_t exchange(uint32_t mask, uint64_t value, unsigned source)
     if (m.arrived && m.mask != mask)
         fail("lanes of one warp meet with different masks");
     m.mask = mask;
-    m.left[lane] = value;
-    if (++m.arrived < __builtin_popcount(mask)) {
-        wait(AT_WARP);
-    } else {
-        m.arrived = 0;
-        memcpy(m.taken, m.left, sizeof m.taken);
-        for (unsigned i = 0; i < WARP; i++)
-            if ((mask >> i & 1) && i != lane)
-                fibers[first + i].at = READY;
-    }
+    if (++m.arrived < __builtin_popcount(mask))
+        return wait(AT_WARP);
+    m.arrived = 0;
+    if (work)
+        work(first);
+    for (unsigned i = 0; i < WARP; i++)
+        if ((mask >> i & 1) && i != lane)
+            fibers[first + i].at = READY;
+}
+
+uint64_t exchange(uint32_t mask, uint64_t value, unsigned source)
+{
+    meeting &m = meetings[current / WARP];
+    m.left[current % WARP] = value;
+    meet(mask, [](unsigned first) {
+        meeting &all = meetings[first / WARP];
+        memcpy(all.taken, all.left, sizeof all.taken);
+    });
     return source < WARP && (mask >> source & 1) ? m.taken[source] : value;
 }
 
