@@ -25,6 +25,14 @@ static const struct device_ops *plan_cuda_ops(enum dtype dtype)
     return ops[dtype].name ? &ops[dtype] : NULL;
 }
 
+// A framework's own operations run there (kernels/framework), none of this program's.
+static const struct device_ops *plan_transformers_ops(enum dtype dtype)
+{
+    static const struct device_rules rules = {0};
+    static const struct device_ops ops = PLAN_OPS("plan-transformers", DTYPE_BF16, &rules);
+    return dtype == DTYPE_BF16 ? &ops : NULL;
+}
+
 static const struct {
     const char *name;
     const struct device_ops *(*ops)(enum dtype dtype);
@@ -40,13 +48,15 @@ static const struct {
     {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, cpu_available_bytes, true, cuda_plugin_join},
     {"plan-cpu", plan_cpu_ops, NULL, NULL, NULL, NULL, false, NULL},
     {"plan-cuda", plan_cuda_ops, NULL, NULL, NULL, NULL, false, NULL},
+    {"plan-transformers", plan_transformers_ops, NULL, NULL, NULL, NULL, false, NULL},
 };
 #define DEVICES     (sizeof devices / sizeof *devices)
 #define CARD_DIGITS 3
 
 const char *const *device_names(void)
 {
-    static const char *const names[DEVICES + 1] = {"cpu", "cuda", "plan-cpu", "plan-cuda", NULL};
+    static const char *const names[DEVICES + 1] = {"cpu", "cuda", "plan-cpu", "plan-cuda", "plan-transformers",
+                                                   NULL};
     return names;
 }
 
@@ -65,7 +75,8 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
     size_t i = find(name, length);
     if (i == DEVICES) {
         return status_set(status, STATUS_UNSUPPORTED,
-                          "this program has no device \"%.*s\"; it has cpu, cuda (a GPU), plan-cpu, plan-cuda",
+                          "this program has no device \"%.*s\"; it has cpu, cuda (a GPU), plan-cpu, plan-cuda, "
+                          "plan-transformers",
                           (int)length, name);
     }
     if (colon && !devices[i].has_cards) {

@@ -98,6 +98,7 @@ const struct method method_checkpoint = {
     .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,
     .by_layer = true,
+    .elsewhere = WALK_CHECKPOINT,
     .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .check = check,
     .run = run,

@@ -98,6 +98,7 @@ const struct method method_full = {
     .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
     .by_layer = true,
+    .elsewhere = WALK_FULL,
     .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .run = run,
     .lower_bound_bytes_per_token = lower_bound_bytes,

@@ -20,6 +20,7 @@
 // training_step.h has the steps around a schedule. To add a method: write methods/NAME.c, which ends in one `const
 // struct method`, and name it in methods/methods.c.
 #pragma once
+#include "kernels/framework/framework.h"
 #include "methods/schedule/step.h"
 
 // Receives one outcome of a draw; returns false to stop.
@@ -39,6 +40,7 @@ struct method {
     bool by_layer;         // finishes units one by one, from the head down, rather than all in the last chunk
     unsigned parallel;     // how ranks may share a step: a sum of enum parallel_kind
     const char *estimates; // the exact method that it approximates; NULL: none
+    enum framework_walk elsewhere; // what another framework has of it; zeroed: nothing
 
     // Hooks take the method's own options.
     // Checks the options together with the model and the context; NULL: any. Returns false and sets the status:

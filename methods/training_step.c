@@ -3,6 +3,8 @@
 
 void training_step_begin(const struct training_step *step)
 {
+    if (step->framework)
+        return;
     if (step->update && step->again)
         trainer_begin_again(step->trainer, step->update, step->rate_factor);
     else if (step->update)
@@ -42,6 +44,10 @@ bool training_step_take(struct training_step *step, struct step_report *report)
     size_t parts = step->micro_batches ? step->micro_batches : 1;
     report->sums = (struct objective_sums){0};
     report->ms = report->host_launch_ms = 0;
+    if (step->framework) {
+        framework_run_step(step->framework);
+        return true;
+    }
     start(step);
     training_step_begin(step);
     stop(step, report);

@@ -9,14 +9,16 @@
 //
 // A gradient alone takes steps 2 to 4.
 #pragma once
+#include "kernels/framework/framework_run.h"
 #include "kernels/trainer/trainer.h"
 #include "methods/method.h"
 
 struct training_step {
     struct trainer *trainer;
     const struct method *method;
-    const struct batch *batch; // the single micro-batch; NULL: set by `open`
-    const void *options;       // the method's own struct
+    const struct batch *batch;       // the single micro-batch; NULL: set by `open`
+    const void *options;             // the method's own struct
+    struct framework_run *framework; // takes its own step, in place of all these; NULL: this program's
     // Number of the update, from 1 on, and the schedule's factor of the rate; 0: gradients alone.
     size_t update;
     double rate_factor;

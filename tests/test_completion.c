@@ -143,7 +143,7 @@ static void arguments_are_what_their_names_say(void **state)
     EXPECT(scratch, "compare --by chu", "chunk");
     EXPECT(scratch, "init --model ti", "tiny");
     EXPECT(scratch, "init --out ''", ":folder");
-    EXPECT(scratch, "list f", "fields");
+    EXPECT(scratch, "list fi", "fields");
     EXPECT(scratch, "completion ''", "bash", "zsh", "fish");
     EXPECT(scratch, "grad --tf", "--tf32");
     expect_lines(scratch, "plan --context ''", (const char *const[]){NULL});

@@ -51,7 +51,7 @@ static void ids_stay_what_they_were(void **state)
     char *canonical = quoted(
         "{'attention_queries':2048,'batch':1,'context':64,'data':'random','deterministic':false,'device':'"
         "cpu','documents':null,'"
-        "dtype':'f32',"
+        "dtype':'f32','framework':null,"
         "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'interconnect':null,'kv_"
         "gradient_dtype':'f32','"
         "labels':null,'latent_block':4096,"

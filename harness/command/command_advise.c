@@ -89,12 +89,22 @@ static void plan_training(const struct plan_flags *flags, struct found *found)
     trial_free(&trial);
 }
 
+// Another framework's step has no estimate of its time.
+static bool is_own(const struct trial *trial, struct status *status)
+{
+    return !trial->framework ||
+           status_set(
+               status, STATUS_BAD_INPUT,
+               "--like transformers: this command chooses among this program's methods by their times; plan, "
+               "max-context, max-batch and frontier plan transformers' step");
+}
+
 static bool find(struct plan_flags *flags, struct found *found, struct status *status)
 {
     struct advice *advice = &found->advice;
     struct planner *planner = &advice->planner;
     size_t device_bytes = 0;
-    if (!advice_open(advice, flags, status) ||
+    if (!advice_open(advice, flags, status) || !is_own(&advice->asked.trials[0], status) ||
         !plan_flags_limit(flags, &advice->asked.trials[0], &device_bytes, found->limit_what,
                           sizeof found->limit_what, status) ||
         !advice_find(advice, device_bytes, status))

@@ -104,6 +104,12 @@ static json_t *list_optimizers(FILE *table)
     return list;
 }
 
+static json_t *list_frameworks(FILE *table)
+{
+    return json_pack("[o]", row_of(FRAMEWORK_NAME, "transformers' training step, planned (--like transformers)",
+                                   "Wolf et al. 2020, arXiv 1910.03771", &framework_options, table));
+}
+
 static json_t *list_models(FILE *table)
 {
     json_t *list = json_array();
@@ -276,12 +282,17 @@ static json_t *list_keys(FILE *table)
 static const struct {
     const char *name;
     json_t *(*list)(FILE *table); // prints a table, and returns the value for JSON
-} lists[] = {{"methods", list_methods},       {"objectives", list_objectives},
-             {"optimizers", list_optimizers}, {"models", list_models},
-             {"profiles", list_profiles},     {"interconnects", list_interconnects},
-             {"devices", list_devices},       {"keys", list_keys},
+} lists[] = {{"methods", list_methods},
+             {"objectives", list_objectives},
+             {"optimizers", list_optimizers},
+             {"frameworks", list_frameworks},
+             {"models", list_models},
+             {"profiles", list_profiles},
+             {"interconnects", list_interconnects},
+             {"devices", list_devices},
+             {"keys", list_keys},
              {"fields", list_fields}};
-#define LISTS "methods|objectives|optimizers|models|profiles|interconnects|devices|keys|fields"
+#define LISTS "methods|objectives|optimizers|frameworks|models|profiles|interconnects|devices|keys|fields"
 
 int command_list(int argc, char **argv)
 {

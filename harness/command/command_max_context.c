@@ -169,7 +169,8 @@ static void print_row(const struct table *table, struct columns columns, const s
     char peak[32] = "-", host[32] = "-", min[32] = "-";
     if (found->largest) {
         size_text(found->peak_bytes, peak, sizeof peak);
-        snprintf(min, sizeof min, "%.0f bytes", found->lower_bound_bytes_per_token);
+        if (found->lower_bound_bytes_per_token > 0)
+            snprintf(min, sizeof min, "%.0f bytes", found->lower_bound_bytes_per_token);
     }
     if (found->host_peak_bytes)
         size_text(found->host_peak_bytes, host, sizeof host);

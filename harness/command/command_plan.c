@@ -216,6 +216,40 @@ static void print_time(const struct plan *plan)
                interconnect ? ", interconnect " : "", interconnect ? interconnect->name : "", mean);
 }
 
+// Prints the method's lower bound, which another framework's step has not.
+static void print_bound(const struct record *record)
+{
+    char text[512];
+    if (isnan(record->lower_bound_bytes))
+        return;
+    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence",
+             record->lower_bound_bytes_per_token);
+    print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
+}
+
+static void print_work(const struct record *record)
+{
+    printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
+           record->flops / record->model_flops);
+    if (isnan(record->launches))
+        return;
+    printf("  %-20s %12.4g\n", "bytes moved", record->bytes_moved);
+    if (record->attention_glue_bytes > 0)
+        printf("  %-20s %12.4g  bytes besides, between the blocks of attention\n", "attention's glue",
+               record->attention_glue_bytes);
+    printf("  %-20s %12.0f\n", "launches", record->launches);
+}
+
+// Prints whose step it is, how far it was checked, and that its time is unknown.
+static void print_framework(const struct record_framework *framework)
+{
+    printf("framework\n  %-20s %s, PyTorch %s, checked %s\n", framework->name, framework->version, framework->torch,
+           framework->checked);
+    if (framework->unchecked)
+        printf("  %-20s %s\n", "not checked", framework->unchecked);
+    printf("  %-20s unknown: its operations' times were not measured\n", "time");
+}
+
 static void print_table(const struct plan *plan)
 {
     const struct record *record = &plan->record;
@@ -229,28 +263,24 @@ static void print_table(const struct plan *plan)
     }
     size_t peak = (size_t)record->peak_bytes;
     size_t drawn = record->drawn_chunks.count;
-    snprintf(text, sizeof text, "%.4f of the lower bound", record->peak_over_bound);
+    *text = 0;
+    if (record->peak_over_bound > 0)
+        snprintf(text, sizeof text, "%.4f of the lower bound", record->peak_over_bound);
     print_bytes("peak", peak, text);
     if (plan->largest_draw_bytes)
         print_bytes("largest draw", plan->largest_draw_bytes, "the largest draw, exceeded by one in a million");
     print_bytes("resident", (size_t)record->resident_bytes, "before the step");
-    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence",
-             record->lower_bound_bytes_per_token);
-    print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
+    print_bound(record);
     if (plan->limit_bytes)
         print_limit(plan->limit_bytes, plan->limit_what, (size_t)max_bytes(plan), "limits.memory");
     print_host(plan);
     if (plan->largest_draw_bytes)
         printf("  all but the largest draw and the time is of the draw of --sampler-seed, of %zu chunk%s\n", drawn,
                drawn == 1 ? "" : "s");
-    printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
-           record->flops / record->model_flops);
-    printf("  %-20s %12.4g\n", "bytes moved", record->bytes_moved);
-    if (record->attention_glue_bytes > 0)
-        printf("  %-20s %12.4g  bytes besides, between the blocks of attention\n", "attention's glue",
-               record->attention_glue_bytes);
-    printf("  %-20s %12.0f\n", "launches", record->launches);
-    if (plan->trial.profile)
+    print_work(record);
+    if (plan->trial.framework)
+        print_framework(record->framework);
+    else if (plan->trial.profile)
         print_time(plan);
     if (plan->record.ranks->given)
         print_ranks(plan);

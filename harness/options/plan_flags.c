@@ -38,7 +38,7 @@ static void check_needs(const struct plan_flags *flags, struct argp_state *state
 
 static void set_device(struct plan_flags *flags)
 {
-    char device[16] = "plan";
+    char device[TRIAL_DEVICE_BYTES] = "plan";
     if (flags->like)
         snprintf(device, sizeof device, "plan-%s", flags->like);
     json_object_set_new(flags->trial.trial, "device", json_string(device));

@@ -20,7 +20,8 @@ struct plan_flags {
 enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 // clang-format off
 #define PLAN_FLAG_LIKE \
-    {"like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
+    {"like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda|transformers", \
+     .doc = "the device to plan for, or the framework whose step on a card (cuda for bf16, else cpu)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
     {"memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
      .doc = "memory limit of the device, such as 24GiB or 24G, the same, or 80GB (the profile's usable memory, less --reserve)"}

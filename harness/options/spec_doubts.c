@@ -46,7 +46,7 @@ static void say_folders(const struct trial *trial, json_t *said)
 static void say_card(const struct trial *trial, json_t *said)
 {
     bool card = trial->profile && trial->profile->multiprocessors.value > 0;
-    if (card && !trial_is_of_card(trial) && is_new(said, trial->profile->name))
+    if (card && !trial_is_of_card(trial) && !trial->framework && is_new(said, trial->profile->name))
         fprintf(stderr, "longbp: profile %s describes a card, but trials %s: time estimates are for the card\n",
                 trial->profile->name, trial->planned ? "are planned as on the CPU" : "run on the CPU");
 }

@@ -77,7 +77,7 @@ static void note_peak(struct max_context *found, const struct trial *tried, cons
         return;
     found->peak_bytes = arena->peak_bytes;
     memcpy(found->peak_by_category, arena->peak_by_category, sizeof found->peak_by_category);
-    if (tried->method->lower_bound_bytes_per_token)
+    if (tried->method->lower_bound_bytes_per_token && !tried->framework)
         found->lower_bound_bytes_per_token =
             tried->method->lower_bound_bytes_per_token(&setup->model, tried->options, setup->batch.context);
 }

@@ -200,7 +200,7 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     if (trial->train.steps && !run_shapes(plan, &step.why))
         return step;
     size_t context = plan->setup.batch.context;
-    if (trial->method->lower_bound_bytes_per_token) {
+    if (trial->method->lower_bound_bytes_per_token && !trial->framework) {
         const struct model *model = &plan->setup.model;
         double bytes = trial->method->lower_bound_bytes_per_token(model, trial->options, context);
         step.lower_bound_bytes_per_token = step.further_bytes_per_token = bytes;
@@ -220,7 +220,7 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     step.host_peak_bytes = device->host.peak_bytes;
     if (plan->bound && config_max_window(&trial->config) > 0) // gradients that slide are fewer in smaller chunks
         step.host_peak_bytes -= device->host.peak_by_category[CATEGORY_KV_GRADIENTS];
-    step.seconds = plan->bound ? bound_s(device) : device_estimate_s(device);
+    step.seconds = trial->framework ? NAN : plan->bound ? bound_s(device) : device_estimate_s(device);
     step.flops = device->counters.flops;
     return step;
 }

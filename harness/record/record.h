@@ -146,6 +146,12 @@ struct record_timeline {
     const json_t *category_order, *events;
 };
 
+// The framework whose step a plan is of.
+struct record_framework {
+    bool given;
+    const char *name, *version, *torch, *checked, *unchecked;
+};
+
 struct record_roofline {
     bool given;
     const char *source;
@@ -197,6 +203,7 @@ struct record {
     enum record_status status;
     struct record_trial trial;
     const json_t *chosen, *shares;
+    const struct record_framework *framework;
     uint64_t data_hash, model_hash;
     double loss, aux_loss, router_z_loss;
     struct number_list drawn_chunks, samples_ms, cpu_ms, sample_chunks, slowdown;

@@ -223,6 +223,16 @@ FIELDS sm_clock_fields[] = {{FIELD(record_sm_clock, min), .type = FIELD_SIZE, .u
                             {FIELD(record_sm_clock, max), .type = FIELD_SIZE, .unit = "MHz"},
                             {0}};
 
+FIELDS framework_fields[] = {{FIELD(record_framework, name), .type = FIELD_STRING, .meaning = "transformers"},
+                             {FIELD(record_framework, version), .type = FIELD_STRING, .meaning = "its version"},
+                             {FIELD(record_framework, torch), .type = FIELD_STRING,
+                              .meaning = "version of PyTorch that it was checked with"},
+                             {FIELD(record_framework, checked), .type = FIELD_STRING,
+                              .meaning = "day on which peaks of its steps were last counted and compared"},
+                             {FIELD(record_framework, unchecked), .type = FIELD_STRING,
+                              .meaning = "what of this step nobody has checked", .null = "nothing"},
+                             {0}};
+
 FIELDS load_fields[] = {
     {FIELD(record_load, before), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN,
      .meaning = "1-minute load average before the samples", .null = "not provided by the system"},
@@ -294,6 +304,9 @@ const struct record_field record_fields[] = {
     {FIELD(record, chosen), .type = FIELD_OBJECT,
      .meaning = "the method that auto chose, with every option and offload target",
      .null = "the trial names its method"},
+    {FIELD(record, framework), .type = FIELD_OBJECT, .none = NONE_LEFT_OUT,
+     .meaning = "the framework whose step this plan is of: bytes are its, not this program's",
+     .null = "this program's own step", APART(framework_fields, record_framework)},
     {FIELD(record, shares), .type = FIELD_OBJECT,
      .meaning = "method options that were given as shares, such as budget: 25%", .null = "none"},
     {FIELD(record, data_hash), .type = FIELD_HASH,

@@ -1,7 +1,10 @@
 #include "harness/spec/device_kind.h"
 #include <string.h>
 
-const struct device_kind device_kinds[] = {{"cpu", "plan-cpu", false}, {"cuda", "plan-cuda", true}, {0}};
+const struct device_kind device_kinds[] = {{"cpu", "plan-cpu", false},
+                                           {"cuda", "plan-cuda", true},
+                                           {"plan-transformers", "plan-transformers", false},
+                                           {0}};
 
 const struct device_kind *device_kind_of(const char *device)
 {

@@ -4,7 +4,7 @@
 
 struct device_kind {
     const char *name, *planned; // "cuda", "plan-cuda"
-    bool card;                  // otherwise the processor
+    bool card;                  // whose sizes are the defaults; otherwise the processor's
 };
 extern const struct device_kind device_kinds[]; // ending in a NULL name
 

@@ -115,6 +115,7 @@ void trial_free(struct trial *trial)
     free(trial->reference.folder);
     free(trial->host_folder);
     free(trial->gemm_algorithms);
+    free(trial->framework);
     free(trial->unsupported);
     if (trial->options)
         options_free(&trial->method->options, trial->options);

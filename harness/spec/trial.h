@@ -84,6 +84,8 @@ struct reference_source {
 // Name of a bf16 accumulator with stochastic rounding.
 #define BF16_STOCHASTIC "bf16-stochastic"
 
+#define TRIAL_DEVICE_BYTES 24 // "plan-transformers"
+
 struct trial {
     char id[TRIAL_ID_BYTES]; // hash of values that differ from the defaults
     char *canonical;         // compact JSON with sorted keys and all defaults
@@ -95,9 +97,10 @@ struct trial {
     const struct record_search *search; // likewise; NULL: no search found it
     size_t round;                       // from 1; 0: none
     char *shares;                       // JSON of options given as shares, {"budget": "25%"}; NULL: none
+    struct framework *framework;        // whose step the device plans; NULL: this program's
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
-    char device[16];
+    char device[TRIAL_DEVICE_BYTES];
     bool suited;                       // a card's defaults apply (option_on_card)
     bool planned;                      // the device has no data: it only counts
     struct profile *profile;           // NULL: no time estimate

@@ -1,6 +1,7 @@
 #include "harness/spec/trial_decode.h"
 #include "harness/data/batch_file.h"
 #include "harness/data/shared_prompt.h"
+#include "harness/spec/framework_decode.h"
 #include "harness/spec/trial_id.h"
 #include "harness/spec/trial_key_decode.h"
 #include "harness/text/text.h"
@@ -432,6 +433,22 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }
 
+static bool check_framework(struct trial *trial, const struct trial_fields *fields, const json_t *canonical,
+                            struct status *status)
+{
+    struct trial_defaults defaults = {0};
+    struct status why = {0};
+    const char *key;
+    if (!trial->framework)
+        return true;
+    json_t *own = trial_differences(trial, canonical, &defaults);
+    bool fine = framework_trial_check(trial, own, &key, &why) ||
+                json_field_fail(trial_field(fields, key), status, "%s", why.message);
+    json_decref(own);
+    trial_defaults_free(&defaults);
+    return fine;
+}
+
 // The source of a key's value; for an absent key that a batch file determines, errors are reported at the file's
 // key.
 static struct json_field source_of(const struct trial_key *key, const struct trial *trial,
@@ -461,7 +478,7 @@ static json_t *decode_keys(struct trial *trial, const struct trial_fields *field
             json_object_set_new(canonical, key->name, value);
     }
     trial->config.padded &= !trial->pad_gradient;
-    if (ok && check_together(trial, fields, status))
+    if (ok && check_framework(trial, fields, canonical, status) && check_together(trial, fields, status))
         return canonical;
     json_decref(canonical);
     return NULL;

@@ -1,4 +1,5 @@
 #include "harness/spec/trial_keys.h"
+#include "harness/spec/framework_decode.h"
 #include "harness/spec/trial_values.h"
 #include "harness/text/size.h"
 #include <string.h>
@@ -250,6 +251,13 @@ const struct trial_key trial_keys[] = {
     {MEMBER("pad_gradient", BOOL, pad_gradient),
      .meaning = "let the embedding's row of a folder's pad_token_id take a gradient, as others do",
      .words = "pad gradient"},
+    {KEY("framework", OWN), .holds = HOLDS_OBJECT,
+     .meaning = "how another framework, transformers, runs the step that device plan-transformers plans",
+     .values = "{version: \"5.24\", trainer: hf, loss: default, loss_rows: 2048, outputs: default, mask: none, "
+               "attention: flash, reentrant: default, gradients: fresh, adapters: f32, optimizer_form: foreach} or "
+               "a part of it (`longbp list frameworks`)",
+     .null = "this program's own step; on device plan-transformers the defaults", .telling = "name",
+     .argument = "KEY=VALUE,KEY=VALUE", .spelling = SPELLED_OBJECT, .decode = decode_framework},
     {KEY("method", METHOD), .first = true, .required = true, .meaning = "method that computes the gradient",
      .values = "a name of `longbp list methods`, or {name: NAME, OPTION: VALUE, ...}", .argument = "METHOD",
      .spelling = SPELLED_TEXT},

@@ -483,6 +483,7 @@ void settle_measure(struct trial *trial)
         measure->routing = ROUTING_NONE;
     }
     bool pairs = objective_terms(trial->objective, trial->objective_options).sequences.kind == SEQUENCE_PAIRS;
+    measure->categories = measure->categories && !trial->framework; // its operations are not this program's
     measure->pair_sums = measure->pair_sums && !trial->planned && pairs && trial_ranks(trial) == 1;
     measure->lost_updates = measure->lost_updates && trial->train.steps && trial->dtype == DTYPE_BF16 &&
                             lost_updates_known(trial->optimizer);

@@ -31,6 +31,14 @@ static bool read_weights(struct model *model, const struct trial *trial, struct 
     return !trial->adapter_folder || folder_read_adapter(trial->adapter_folder, model, trial->dtype, status);
 }
 
+void planned_card(struct device *device, const struct trial *trial)
+{
+    if (!device->ops->dataless || !trial->profile)
+        return;
+    device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
+    device->compute_capability = (size_t)(10 * trial->profile->compute_capability.value + 0.5);
+}
+
 bool loaded_model_open(struct device **opened, struct trainer *trainer, struct model *model,
                        const struct trial *trial, const struct setup_options *options, struct status *status)
 {
@@ -56,10 +64,7 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
     device->whole_keys = options->whole_keys;
     device->unfused = options->unfused;
     device->gemm_algorithms = options->gemm_algorithms;
-    if (device->ops->dataless && trial->profile) {
-        device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
-        device->compute_capability = (size_t)(10 * trial->profile->compute_capability.value + 0.5);
-    }
+    planned_card(device, trial);
     struct trainer_options trainer_options = {.lora = trial->lora,
                                               .quantisation = trial->quantisation,
                                               .dequantised = options->dequantised,

@@ -8,4 +8,6 @@
 // loaded_model_close, also after a failure.
 bool loaded_model_open(struct device **device, struct trainer *trainer, struct model *model,
                        const struct trial *trial, const struct setup_options *options, struct status *status);
+// Gives a plan the numbers of its profile's card.
+void planned_card(struct device *device, const struct trial *trial);
 void loaded_model_close(struct device **device, struct trainer *trainer);

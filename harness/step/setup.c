@@ -140,6 +140,50 @@ static bool count_all(struct whole_step *whole, const struct trial *trial, const
     return done;
 }
 
+// FLOPs of the batch, on a device without a model.
+static bool count_flops(struct setup *setup, const struct trial *trial, const struct setup_options *options,
+                        struct status *status)
+{
+    struct device *device = device_open("plan-cpu", DTYPE_F32, 0, status);
+    struct batch_data data = {0};
+    struct batch batch;
+    uint64_t hash;
+    bool done = device && read_data(&data, trial, options, options->sequences, &hash, status);
+    if (done) {
+        step_batch_open(&batch, device, &data);
+        setup->model_flops = model_flops(&trial->config, &trial->lora, &batch);
+        setup->forward_flops = model_forward_flops(&trial->config, &trial->lora, &batch);
+        setup->batch = (struct batch){.context = batch.context, .batch = batch.batch};
+        batch_close(&batch, device);
+    }
+    batch_data_free(&data);
+    if (device)
+        device_close(device);
+    return done;
+}
+
+// Opens another framework's model, which keeps its own weights and tokens.
+static bool open_framework(struct setup *setup, const struct trial *trial, const struct setup_options *options,
+                           struct status *status)
+{
+    if (!count_flops(setup, trial, options, status))
+        return false;
+    setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
+    if (!setup->device)
+        return false;
+    planned_card(setup->device, trial);
+    model_list(&setup->model, &trial->config, &trial->lora);
+    setup->model.device = setup->device;
+    CHECK(setup->framework = calloc(1, sizeof *setup->framework));
+    framework_run_open(setup->framework, &setup->model,
+                       &(struct framework_run_options){.framework = *trial->framework,
+                                                       .walk = trial->method->elsewhere,
+                                                       .context = setup->batch.context,
+                                                       .batch = setup->batch.batch,
+                                                       .states = trial->optimizer ? FRAMEWORK_STATES : 0});
+    return status_take(status, &setup->device->status);
+}
+
 bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status)
 {
@@ -152,6 +196,9 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     if (own.sequences.count == 0)
         own.sequences = replicas > 1 ? trial_sequences(trial, split_data(trial_split(trial), options->ranks->rank))
                                      : (struct row_range){0, trial->batch};
+    setup->sequences = own.sequences;
+    if (trial->framework)
+        return open_framework(setup, trial, &own, status);
     uint64_t hash = 0;
     bool open = read_data(&data, trial, &own, own.sequences, &hash, status) &&
                 (replicas == 1 || count_all(&whole, trial, &own, status)) &&
@@ -160,7 +207,6 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
                 loaded_model_open(&setup->device, &setup->trainer, &setup->model, trial, &own, status) &&
                 open_batch(setup, trial, replicas > 1 ? &whole : NULL, &data, status);
     batch_data_free(&data);
-    setup->sequences = own.sequences;
     setup->data_hash = hash;
     return open;
 }
@@ -179,8 +225,11 @@ bool setup_check_targets(const struct setup *setup, const struct trial *trial, s
 
 struct training_step setup_step(struct setup *setup, const struct trial *trial)
 {
-    return (struct training_step){
-        .trainer = &setup->trainer, .method = trial->method, .batch = &setup->batch, .options = trial->options};
+    return (struct training_step){.trainer = &setup->trainer,
+                                  .method = trial->method,
+                                  .batch = &setup->batch,
+                                  .options = trial->options,
+                                  .framework = setup->framework};
 }
 
 struct training_step setup_update(struct setup *setup, const struct trial *trial, size_t update)
@@ -201,8 +250,16 @@ void setup_close(struct setup *setup)
 {
     if (!setup->device)
         return;
-    batch_close(&setup->batch, setup->device);
     memo_free(setup->memo);
+    if (setup->framework) {
+        framework_run_close(setup->framework);
+        free(setup->framework);
+        model_close(&setup->model);
+        device_close(setup->device);
+        *setup = (struct setup){0};
+        return;
+    }
+    batch_close(&setup->batch, setup->device);
     loaded_model_close(&setup->device, &setup->trainer);
     *setup = (struct setup){0};
 }

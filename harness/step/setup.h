@@ -10,9 +10,10 @@ struct setup {
     struct trainer trainer; // of the model
     struct memo *memo;      // caches repeated cells of a plan; NULL: none
     struct batch batch;
-    struct row_range sequences; // the trial's sequences of this rank
-    double model_flops;         // over all the step's sequences and ranks
-    double forward_flops;       // over this rank's sequences, all tokens
+    struct row_range sequences;      // the trial's sequences of this rank
+    struct framework_run *framework; // another framework's step, in place of the trainer's; NULL: this program's
+    double model_flops;              // over all the step's sequences and ranks
+    double forward_flops;            // over this rank's sequences, all tokens
     size_t longest;     // tokens of the longest document that RoPE goes by in each batch; 0: the batch's own
     uint64_t data_hash; // of all the step's data (step_data_hash); 0: random or not read
 };

@@ -23,7 +23,7 @@
 
 // The latest probe, reused because trials of one device are adjacent.
 struct probe {
-    char device[16];
+    char device[TRIAL_DEVICE_BYTES];
     enum dtype dtype;
     bool there, interrupted;
     struct status why;

@@ -2,6 +2,7 @@
 #include "harness/step/largest_block.h"
 #include "harness/trial/run_steps.h"
 #include <linux/perf_event.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,7 +48,9 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     figures->resident_bytes = run->setup.device->arena.live_bytes;
     double model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
     run->record.model_flops = model_flops > 0 ? model_flops : NAN;
-    if (trial->method->lower_bound_bytes_per_token)
+    if (trial->framework)
+        figures->lower_bound_bytes_per_token = NAN; // the method's is of this program's step
+    else if (trial->method->lower_bound_bytes_per_token)
         figures->lower_bound_bytes_per_token =
             trial->method->lower_bound_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
     run->record.data_hash = run->setup.data_hash;

@@ -43,7 +43,8 @@ void run_begin_afresh(struct run *run)
 {
     struct training_step step = step_of(run, run->updates + 1);
     training_step_begin(&step);
-    trainer_cancel(&run->setup.trainer);
+    if (!run->setup.framework)
+        trainer_cancel(&run->setup.trainer);
 }
 
 void run_set_draw(struct run *run, size_t index)

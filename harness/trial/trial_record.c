@@ -1,6 +1,7 @@
 #include "harness/trial/trial_record.h"
 #include "harness/record/record_json.h"
 #include "harness/record/rounds.h"
+#include "harness/spec/framework_decode.h"
 #include "harness/spec/method_decode.h"
 #include "harness/stats/sample.h"
 #include <math.h>
@@ -32,6 +33,11 @@ void trial_record_open(struct record *record, const struct trial *trial)
         json_incref((json_t *)trial->search->asked);
         record->search = apart(trial->search, sizeof *trial->search);
     }
+    if (trial->framework)
+        record->framework =
+            apart(&(struct record_framework){true, FRAMEWORK_NAME, framework_version_name(trial->framework),
+                                             FRAMEWORK_TORCH, FRAMEWORK_CHECKED, framework_trial_unchecked(trial)},
+                  sizeof *record->framework);
     record->shares = trial->shares ? json_loads(trial->shares, 0, NULL) : NULL;
     record->profile = trial->profile ? trial->profile->name : NULL;
     CHECK(record->trial.json);
@@ -70,7 +76,7 @@ void trial_record_figures(struct record *record, const struct rank_figures *figu
         record->peak_over_bound = record->status == RECORD_OK ? (double)figures->peak_bytes / bound : NAN;
     }
     record->launches = reached((double)counters->launches);
-    record->flops = counters->launches ? counters->flops : NAN;
+    record->flops = counters->launches || counters->flops > 0 ? counters->flops : NAN;
     record->bytes_moved = counters->launches ? counters->bytes_moved : NAN;
     record->attention_glue_bytes = reached(counters->glue_bytes);
     record->link_out_bytes = reached(counters->link_bytes[QUEUE_OUT]);

@@ -1,0 +1,145 @@
+#include "harness/spec/framework_decode.h"
+#include "harness/json/named_options.h"
+#include "harness/text/text.h"
+#include <string.h>
+
+// A version is a text, but looks like a number.
+static json_t *with_version(const json_t *value)
+{
+    json_t *copy = json_copy((json_t *)value), *version = json_object_get(copy, "version");
+    char text[32];
+    if (json_is_number(version)) {
+        snprintf(text, sizeof text, "%.2f", json_number_value(version));
+        json_object_set_new(copy, "version", json_string(text));
+    }
+    return copy;
+}
+
+json_t *decode_framework(struct trial *trial, struct json_field field, struct status *status)
+{
+    struct named_tables tables = {.kind = "framework", .example = "{\"version\": \"5.24\", \"loss\": \"chunked\"}"};
+    struct named_options given;
+    if (!json_field_given(field) && strcmp(trial->device, FRAMEWORK_DEVICE) != 0)
+        return json_null();
+    named_tables_add(&tables, FRAMEWORK_NAME, &framework_options);
+    json_t *value = json_field_given(field) ? with_version(field.value) : json_object();
+    field.value = value;
+    trial->framework = options_new(&framework_options);
+    bool read = named_options_read(&given, &tables, field, status) &&
+                named_options_set(&given, &framework_options, trial->framework, status);
+    json_decref(value);
+    if (!read)
+        return NULL;
+    framework_resolve(trial->framework);
+    return named_options_json(FRAMEWORK_NAME, &framework_options, trial->framework);
+}
+
+// Keys of this program's own steps.
+static const char *const own_keys[] = {"interconnect",
+                                       "documents",
+                                       "prompt",
+                                       "group",
+                                       "router_aux_loss",
+                                       "router_z_loss",
+                                       "weights",
+                                       "deterministic",
+                                       "kv_gradient_dtype",
+                                       "gradient_dtype",
+                                       "tf32",
+                                       "unfused",
+                                       "whole_attention",
+                                       "attention_queries",
+                                       "latent_block",
+                                       "whole_keys",
+                                       "pad_gradient",
+                                       "gemm_algorithms",
+                                       "parallel",
+                                       "train",
+                                       "host"};
+
+static bool check_own_keys(const json_t *own, const char **key, struct status *why)
+{
+    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++)
+        if (json_object_get(own, own_keys[i])) {
+            *key = own_keys[i];
+            return status_set(why, STATUS_BAD_INPUT,
+                              "is of this program's own steps, and \"device\" " FRAMEWORK_DEVICE
+                              " plans one of " FRAMEWORK_NAME "; leave it out");
+        }
+    return true;
+}
+
+// The state of its AdamW: two values in the parameter's dtype.
+static bool check_optimizer(const struct trial *trial, const json_t *own, const char **key, struct status *why)
+{
+    static const char *const of_its_own[] = {"when", "master", "sums", "states"};
+    *key = "optimizer";
+    if (trial->optimizer && strcmp(trial->optimizer->name, "adamw") != 0)
+        return status_set(why, STATUS_BAD_INPUT,
+                          "the state of \"%s\" in " FRAMEWORK_NAME " is not known; give adamw, or leave it out",
+                          trial->optimizer->name);
+    for (size_t i = 0; i < sizeof of_its_own / sizeof *of_its_own; i++)
+        if (json_object_get(json_object_get(own, "optimizer"), of_its_own[i]))
+            return status_set(why, STATUS_BAD_INPUT, "\"%s\" is of this program's own optimizer; leave it out",
+                              of_its_own[i]);
+    return true;
+}
+
+// An option of a method that is not the default; NULL: there is none.
+static const char *first_option(const json_t *method)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)method, name, value)
+    {
+        if (strcmp(name, "name") != 0)
+            return name;
+    }
+    return NULL;
+}
+
+static bool check_method(struct trial *trial, const json_t *own, const char **key, struct status *why)
+{
+    *key = "method";
+    if (!trial->method->elsewhere && !trial->unsupported)
+        trial->unsupported =
+            text_new(FRAMEWORK_NAME " has no method \"%s\"; it has full and checkpoint", trial->method->name);
+    const char *option = first_option(json_object_get(own, "method"));
+    return !trial->method->elsewhere || !option ||
+           status_set(why, STATUS_BAD_INPUT,
+                      "\"%s\" is of this program's own \"%s\", and \"device\" " FRAMEWORK_DEVICE
+                      " plans that of " FRAMEWORK_NAME "; leave it out, and see \"framework\"",
+                      option, trial->method->name);
+}
+
+bool framework_trial_check(struct trial *trial, const json_t *own, const char **key, struct status *why)
+{
+    struct status beyond = {0};
+    *key = "framework";
+    if (strcmp(trial->device, FRAMEWORK_DEVICE) != 0)
+        return status_set(why, STATUS_BAD_INPUT,
+                          "needs \"device\" " FRAMEWORK_DEVICE " (--like " FRAMEWORK_NAME ") to plan for");
+    *key = "dtype";
+    if (trial->dtype != DTYPE_BF16)
+        return status_set(why, STATUS_BAD_INPUT,
+                          "the step of " FRAMEWORK_NAME " is known in bf16; give \"dtype\" bf16");
+    *key = "objective";
+    if (json_object_get(own, "objective"))
+        return status_set(why, STATUS_BAD_INPUT,
+                          "the step of " FRAMEWORK_NAME " is known with the loss token-mean alone; leave it out");
+    if (!check_own_keys(own, key, why) || !check_optimizer(trial, own, key, why) ||
+        !check_method(trial, own, key, why))
+        return false;
+    *key = "framework";
+    bool known = framework_check(trial->framework, &trial->config, &trial->lora, &beyond);
+    if (!known && beyond.code == STATUS_BAD_INPUT)
+        return status_set(why, STATUS_BAD_INPUT, "%s", beyond.message);
+    if (!known && !trial->unsupported)
+        trial->unsupported = text_new("%s", beyond.message);
+    return true;
+}
+
+const char *framework_trial_unchecked(const struct trial *trial)
+{
+    return framework_unchecked(trial->framework, &trial->lora, trial->optimizer != NULL);
+}

@@ -1,0 +1,48 @@
+// ATen: the operations of decoders, each by what it allocates, what it saves for its backward and what that
+// allocates (PyTorch's derivatives.yaml). Values that an operation takes stay the caller's.
+#pragma once
+#include "kernels/framework/tape.h"
+
+// The same value in this dtype; a reference if it has it.
+struct value aten_to(struct tape *tape, struct value x, enum dtype dtype, enum category category);
+// x^2; the mean of each row; x + a number; 1 / sqrt(x); x times a number.
+struct value aten_pow(struct tape *tape, struct value x);
+struct value aten_mean(struct tape *tape, struct value x);
+struct value aten_add_scalar(struct tape *tape, struct value x);
+struct value aten_rsqrt(struct tape *tape, struct value x);
+struct value aten_mul_scalar(struct tape *tape, struct value x);
+// a b: of one shape, or one of them a row, or a number for each row, which is broadcast.
+struct value aten_mul(struct tape *tape, struct value a, struct value b);
+// a + b of one shape, in the wider dtype.
+struct value aten_add(struct tape *tape, struct value a, struct value b, enum category category);
+struct value aten_silu(struct tape *tape, struct value x);
+// x W^T + bias; bias: no value: none.
+struct value aten_linear(struct tape *tape, struct value x, struct value weight, struct value bias,
+                         enum category category);
+struct value aten_embedding(struct tape *tape, struct value weight, struct value ids, enum category category);
+// A view as heads, [rows * heads, head_dim], with tokens behind heads: a gradient that operations on that order
+// have made is copied back.
+struct value aten_heads(struct tape *tape, struct value x, size_t head_dim);
+// x cos + rotate_half(x) sin, as transformers composes it.
+struct value aten_rotate(struct tape *tape, struct value x, struct value cos, struct value sin);
+// Heads `times` over, a copy; times 1: a reference.
+struct value aten_repeat(struct tape *tape, struct value x, size_t times);
+// A copy in another order.
+struct value aten_contiguous(struct tape *tape, struct value x);
+
+enum aten_attention_kind { ATEN_FLASH, ATEN_EFFICIENT };
+struct aten_attention {
+    enum aten_attention_kind kind;
+    size_t batch, tokens, heads, kv_heads, head_dim; // kv_heads: of k and v as they are passed
+};
+// Scaled dot-product attention: causal, or with a mask, which it saves. [rows, heads * head_dim].
+struct value aten_attention(struct tape *tape, struct value q, struct value k, struct value v, struct value mask,
+                            struct aten_attention how);
+
+// -log softmax(logits)[targets], in f32, mean or sum: a scalar.
+struct value aten_cross_entropy(struct tape *tape, struct value logits, struct value targets);
+// Views of x of `rows` rows each, the last one of the rest, whose gradients are joined; returns their number.
+// parts: at least as many.
+size_t aten_split(struct tape *tape, struct value x, size_t rows, struct value *parts);
+// The first rows of x, a view.
+struct value aten_rows(struct tape *tape, struct value x, size_t rows);

@@ -1,0 +1,138 @@
+#include "kernels/framework/framework.h"
+#include <string.h>
+
+static const char *const versions[] = {"5.24", "4.56", "4.51", "4.46", NULL};
+static const char *const version_names[] = {"5.24.0", "4.56.2", "4.51.3", "4.46.3"};
+static const char *const trainers[] = {"hf", "trl", "plain", NULL};
+static const char *const losses[] = {"default", "whole", "chunked", "liger", "trl", NULL};
+static const char *const outputs[] = {"default", "released", "kept", NULL};
+static const char *const reentrances[] = {"default", "no", "yes", NULL};
+static const char *const masks[] = {"none", "padded", NULL};
+static const char *const attentions[] = {"flash", "efficient", NULL};
+static const char *const gradients[] = {"fresh", "held", NULL};
+static const char *const adapters[] = {"f32", "bf16", NULL};
+static const char *const optimizer_forms[] = {"foreach", "fused", NULL};
+
+static const struct option option_rows[] = {
+    {OPTION("version", CHOICE, struct framework, version), .choices = versions, .help = "version of transformers"},
+    {OPTION("trainer", CHOICE, struct framework, trainer), .choices = trainers,
+     .help = "what calls the model: transformers' Trainer, TRL's trainers, or a script that keeps its outputs"},
+    {OPTION("loss", CHOICE, struct framework, loss), .choices = losses,
+     .help = "the head's loss: of whole logits, of chunks under checkpoints, Liger's or TRL's fused head; by "
+             "default as the trainer has it"},
+    {OPTION("loss_rows", COUNT, struct framework, loss_rows), .minimum = 1, .maximum = OPTION_COUNT_MAX,
+     .initial = 2048, .tokens = true, .help = "tokens of a chunk of a chunked loss"},
+    {OPTION("outputs", CHOICE, struct framework, outputs), .choices = outputs,
+     .help = "whether the caller keeps the model's outputs, with its logits, until backward is done"},
+    {OPTION("mask", CHOICE, struct framework, mask), .choices = masks,
+     .help = "a padded attention_mask becomes a matrix of all pairs of tokens"},
+    {OPTION("attention", CHOICE, struct framework, attention), .choices = attentions,
+     .help = "the kernel of scaled_dot_product_attention"},
+    {OPTION("reentrant", CHOICE, struct framework, reentrant), .choices = reentrances,
+     .help = "use_reentrant of checkpoints; by default as the version has it: before 5 yes"},
+    {OPTION("gradients", CHOICE, struct framework, gradients), .choices = gradients,
+     .help = "gradients before the step: none, or those of an earlier micro-batch"},
+    {OPTION("adapters", CHOICE, struct framework, adapters), .choices = adapters,
+     .help = "dtype of LoRA's factors: peft's autocast_adapter_dtype"},
+    {OPTION("optimizer_form", CHOICE, struct framework, optimizer_form), .choices = optimizer_forms,
+     .help = "form of the optimizer's update: foreach makes a list of temporaries"},
+    {0}};
+
+const struct option_table framework_options = {option_rows, sizeof(struct framework)};
+
+void framework_resolve(struct framework *framework)
+{
+    static const enum framework_loss loss_of[] = {
+        [TRAINER_HF] = LOSS_WHOLE, [TRAINER_TRL] = LOSS_TRL, [TRAINER_PLAIN] = LOSS_WHOLE};
+    if (framework->loss == LOSS_DEFAULT)
+        framework->loss = loss_of[framework->trainer];
+    if (framework->outputs == OUTPUTS_DEFAULT)
+        framework->outputs = framework->trainer == TRAINER_PLAIN ? OUTPUTS_KEPT : OUTPUTS_RELEASED;
+    if (framework->reentrant == REENTRANT_DEFAULT)
+        framework->reentrant = framework->version == TRANSFORMERS_5_24 ? REENTRANT_NO : REENTRANT_YES;
+}
+
+const char *framework_version_name(const struct framework *framework)
+{
+    return version_names[framework->version];
+}
+
+// ---- what is held
+
+// What transformers does otherwise than for Llama, Qwen2 and Qwen3; NULL: nothing.
+static const char *kind_beyond(const struct config *config, const struct layer_kind *kind)
+{
+    return kind->mixer != MIXER_ATTENTION                                    ? "layers without attention"
+           : kind->mlp != MLP_DENSE                                          ? "a mixture of experts"
+           : kind->window > 0                                                ? "attention with a window"
+           : kind->rope != ROPE_HALVES || rope_rotary(kind) < kind->head_dim ? "partial or interleaved RoPE"
+           : kind->cap > 0 || config->logit_cap > 0                          ? "capped scores"
+           : kind->sinks || kind->gated || kind->k_is_v || kind->v_norm      ? "sinks, gates or norms of values"
+           : kind->query_scale > 0 || kind->position_scale.length > 0        ? "scaled queries"
+                                                                             : NULL;
+}
+
+static const char *config_beyond(const struct config *config)
+{
+    const double scales[] = {config->embedding_scale, config->residual_scale, config->logits_scale};
+    const char *beyond = NULL;
+    for (size_t l = 0; !beyond && l < config->layers && l < CONFIG_KIND_LAYERS; l++)
+        beyond = kind_beyond(config, config_kind(config, l));
+    for (size_t i = 0; !beyond && i < sizeof scales / sizeof *scales; i++)
+        beyond = scales[i] > 0 && (scales[i] < 1 || scales[i] > 1) ? "scaled embeddings or logits" : NULL;
+    return beyond                                                                    ? beyond
+           : config->norms != NORMS_BEFORE || config->centred || config->unit_offset ? "other norms"
+           : config->whole_qk_norm                                                   ? "a norm over all heads"
+           : config->parallel || config->layer_scalars                               ? "parallel blocks"
+           : config->fused                                                           ? "fused projections"
+           : config->o_bias || config->mlp_bias                                      ? "biases of o_proj or the MLP"
+           : config->activation != ACTIVATION_SILU                                   ? "another activation"
+                                                                                     : NULL;
+}
+
+static const char *lora_beyond(const struct lora *lora)
+{
+    return !lora->rank                         ? NULL
+           : lora->saved || lora->untied       ? "modules_to_save"
+           : lora->targets >> LORA_PROJECTIONS ? "LoRA on more than a layer's projections"
+                                               : NULL;
+}
+
+bool framework_check(const struct framework *framework, const struct config *config, const struct lora *lora,
+                     struct status *status)
+{
+    const char *beyond = config_beyond(config);
+    if (beyond)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "the step of " FRAMEWORK_NAME
+                          " is known for models of the shape of Llama, Qwen2 and Qwen3, "
+                          "and this one has %s",
+                          beyond);
+    if ((beyond = lora_beyond(lora)))
+        return status_set(status, STATUS_UNSUPPORTED, "the step of " FRAMEWORK_NAME " is not known with %s",
+                          beyond);
+    if (framework->loss != LOSS_WHOLE && framework->outputs == OUTPUTS_KEPT)
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "\"outputs\" kept are logits, which a loss \"%s\" never has whole; leave one of the two out",
+            losses[framework->loss]);
+    if (framework->mask == MASK_PADDED && framework->attention == FRAMEWORK_FLASH)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "flash attention takes no mask; give \"attention\" efficient with \"mask\" padded");
+    return true;
+}
+
+const char *framework_unchecked(const struct framework *framework, const struct lora *lora, bool optimizer)
+{
+    bool efficient = framework->attention == FRAMEWORK_EFFICIENT, masked = framework->mask == MASK_PADDED;
+    return framework->version == TRANSFORMERS_4_56 ? "version 4.56"
+           : framework->version == TRANSFORMERS_4_46 && (framework->loss != LOSS_WHOLE || lora->rank)
+               ? "version 4.46 with anything but whole logits and all weights"
+           : framework->version != TRANSFORMERS_4_51 && masked ? "a padded mask but with version 4.51"
+           : efficient && !masked                              ? "efficient attention without a mask"
+           : framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL
+               ? "a fused head, which is modelled after its source"
+           : optimizer && (!lora->rank || framework->optimizer_form == OPTIMIZER_FUSED)
+               ? "the optimizer's update, which is arithmetic"
+               : NULL;
+}

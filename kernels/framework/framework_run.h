@@ -1,0 +1,38 @@
+// Framework run: a training step of another framework on a device without data: its weights, and what its autograd
+// allocates and frees in a step, in the engine's order.
+#pragma once
+#include "kernels/framework/framework.h"
+#include "kernels/framework/tape.h"
+#include "kernels/model/model.h"
+
+#define FRAMEWORK_STATES 2 // at most
+
+struct framework_run {
+    struct tape tape;
+    const struct model *model;
+    struct framework framework;
+    enum framework_walk walk;
+    size_t context, batch, states;
+    struct value *weights; // [model->parameter_count]; a weight that trains has a node
+    struct value *state;   // FRAMEWORK_STATES for each
+    struct value ids, labels, scalars[2], frequencies[2], library[2];
+    // Of the forward pass that runs, and what its checkpoints read.
+    struct value cos, sin, positions, mask;
+    struct value input; // a leaf without a storage, if checkpoints ask for a frozen embedding's gradient
+};
+
+struct framework_run_options {
+    struct framework framework; // resolved and checked
+    enum framework_walk walk;
+    size_t context, batch;
+    size_t states; // tensors of the optimizer's, of the shape and dtype of each parameter that trains; 0: none
+};
+
+// Allocates what a step finds: weights, gradients that are held, the optimizer's state, tokens and the libraries'
+// workspaces. The model lists parameters on the device. Out of memory is in device->status. Release with
+// framework_run_close, also after a failure.
+void framework_run_open(struct framework_run *run, const struct model *model,
+                        const struct framework_run_options *options);
+// One step: forward, backward, and the optimizer's update if it has one.
+void framework_run_step(struct framework_run *run);
+void framework_run_close(struct framework_run *run);

@@ -1,0 +1,136 @@
+#include "kernels/device/device.h"
+#include "kernels/framework/decoder.h"
+#include "kernels/framework/framework_run.h"
+#include <stdlib.h>
+
+// A cuBLAS workspace of each thread that multiplies, forward's and autograd's.
+#define CUBLAS_BYTES      8519680
+#define CUBLAS_BYTES_SM90 ((size_t)32 << 20)
+
+static enum dtype dtype_of(const struct framework_run *run, const struct parameter *parameter)
+{
+    return parameter_is_factor(parameter) && run->framework.adapters == ADAPTERS_F32 ? DTYPE_F32 : DTYPE_BF16;
+}
+
+static void open_parameter(struct framework_run *run, size_t i)
+{
+    struct tape *tape = &run->tape;
+    const struct parameter *parameter = &run->model->parameters[i];
+    struct value *weight = &run->weights[i];
+    *weight = tape_new(tape, "weight", parameter->value.rows, parameter->value.cols, dtype_of(run, parameter),
+                       CATEGORY_WEIGHTS);
+    if (!model_can_train(run->model, parameter))
+        return;
+    tape_leaf(weight);
+    if (run->framework.gradients == GRADIENTS_HELD)
+        weight->node->kept = tape_new(tape, "grad", weight->rows, weight->cols, weight->dtype, CATEGORY_GRADIENTS);
+    for (size_t s = 0; s < run->states; s++)
+        run->state[FRAMEWORK_STATES * i + s] =
+            tape_new(tape, "state", weight->rows, weight->cols, weight->dtype, CATEGORY_OPTIMIZER);
+}
+
+void framework_run_open(struct framework_run *run, const struct model *model,
+                        const struct framework_run_options *options)
+{
+    struct device *device = model->device;
+    struct tape *tape = &run->tape;
+    size_t tokens = options->context * options->batch;
+    size_t library_bytes = device->compute_capability >= 90 ? CUBLAS_BYTES_SM90 : CUBLAS_BYTES;
+    *run = (struct framework_run){.tape = {.device = device, .moment = "setup"},
+                                  .model = model,
+                                  .framework = options->framework,
+                                  .walk = options->walk,
+                                  .context = options->context,
+                                  .batch = options->batch,
+                                  .states = options->states};
+    run->weights = calloc(model->parameter_count, sizeof *run->weights);
+    run->state = calloc(FRAMEWORK_STATES * model->parameter_count, sizeof *run->state);
+    CHECK(run->weights && run->state);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        open_parameter(run, i);
+    size_t half = config_kind(&model->config, 0)->head_dim / 2;
+    for (size_t i = 0; i < 2; i++) {
+        run->frequencies[i] = tape_new(tape, "inv_freq", half, 1, DTYPE_F32, CATEGORY_WEIGHTS);
+        if (model->lora.rank)
+            run->scalars[i] = tape_new(tape, "peft", 1, 1, DTYPE_I64, CATEGORY_WEIGHTS);
+        run->library[i] = tape_new(tape, "cublas", library_bytes / sizeof(float), 1, DTYPE_F32, CATEGORY_WORKSPACE);
+    }
+    run->ids = tape_new(tape, "input_ids", tokens, 1, DTYPE_I64, CATEGORY_DATA);
+    run->labels = tape_new(tape, "labels", tokens, 1, DTYPE_I64, CATEGORY_DATA);
+}
+
+static void end_tables(struct framework_run *run)
+{
+    struct value *tables[] = {&run->cos, &run->sin, &run->positions, &run->mask};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        tape_drop(&run->tape, tables[i]);
+}
+
+// Checkpoints without reentrance keep the tables that they read, until the lowest layer's is done; those with
+// reentrance are functions that end with the graph.
+static void forward_ends(struct framework_run *run)
+{
+    struct value *tables[] = {&run->cos, &run->sin, &run->positions, &run->mask};
+    if (run->walk == WALK_CHECKPOINT && run->framework.reentrant == REENTRANT_YES)
+        return;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        struct value name = *tables[i];
+        tape_drop(&run->tape, &name);
+    }
+}
+
+// A list of temporaries of the foreach form's, of the size of all that trains.
+static void update(struct framework_run *run)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < run->model->parameter_count; i++)
+        if (run->weights[i].node)
+            bytes += run->weights[i].storage->bytes;
+    if (run->framework.optimizer_form == OPTIMIZER_FOREACH)
+        tape_within(&run->tape, "foreach", bytes);
+}
+
+void framework_run_step(struct framework_run *run)
+{
+    struct tape *tape = &run->tape;
+    struct value outputs = {0};
+    tape->moment = "forward";
+    struct value hidden = decoder_forward(run);
+    forward_ends(run);
+    struct value loss = decoder_loss(run, &hidden, &outputs);
+    tape->moment = "backward";
+    struct value grad = tape_new(tape, "ones_like", 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS), root = tape_share(grad);
+    tape_backward(tape, &root, 0);
+    tape_drop(tape, &grad);
+    tape_drop(tape, &loss);
+    tape_drop(tape, &outputs);
+    tape_leaf_close(tape, &run->input);
+    if (run->walk == WALK_CHECKPOINT && run->framework.reentrant == REENTRANT_YES)
+        end_tables(run);
+    tape->moment = "optimizer";
+    if (run->states)
+        update(run);
+    for (size_t i = 0; i < run->model->parameter_count; i++)
+        if (run->weights[i].node && run->framework.gradients == GRADIENTS_FRESH)
+            tape_drop(tape, &run->weights[i].node->kept);
+}
+
+void framework_run_close(struct framework_run *run)
+{
+    struct tape *tape = &run->tape;
+    for (size_t i = 0; run->weights && i < run->model->parameter_count; i++) {
+        tape_leaf_close(tape, &run->weights[i]);
+        tape_drop(tape, &run->weights[i]);
+        for (size_t s = 0; s < FRAMEWORK_STATES; s++)
+            tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
+    }
+    struct value *rest[] = {&run->ids,        &run->labels,         &run->scalars[0],
+                            &run->scalars[1], &run->frequencies[0], &run->frequencies[1],
+                            &run->library[0], &run->library[1]};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        tape_drop(tape, rest[i]);
+    free(run->weights);
+    free(run->state);
+    tape_close(tape);
+    *run = (struct framework_run){0};
+}
