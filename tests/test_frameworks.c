@@ -10,7 +10,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// What is beside the counted storages: a workspace of cuBLAS in each of two threads.
+// Bytes beside the counted storages: a workspace of cuBLAS in each of two threads.
 #define CUBLAS (2 * (size_t)8519680)
 
 struct setting {

@@ -242,7 +242,7 @@ static struct value turn(struct tape *tape, struct value x, struct value by)
     return result(activation(tape, "mul", x), node);
 }
 
-// Of cat((-x2, x1)): the half that was negated, and the other; each is set into zeros of x's shape.
+// cat((-x2, x1)): the gradient of each half is set into zeros of x's shape.
 BACKWARD(half_backward)
 {
     struct value negated = tape_new(tape, "neg", grad.rows, grad.cols / 2, grad.dtype, grad.storage->category);
@@ -291,8 +291,8 @@ static size_t up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-// What the kernels ask for besides their results: flash's dq in f32 and softmax's sums, and with fewer key heads dk
-// and dv of all heads.
+// Bytes that the kernels ask for besides their results: flash's dq in f32 and softmax's sums, and with fewer key
+// heads dk and dv of all heads.
 static size_t attention_workspace(const struct aten_attention *how, struct value k)
 {
     size_t dim = up(how->head_dim, how->head_dim <= 128 ? 32 : 64);
@@ -304,7 +304,7 @@ static size_t attention_workspace(const struct aten_attention *how, struct value
     return bytes;
 }
 
-// Of a causal head: two products, of which each sees half of the pairs.
+// Two products of causal heads, each of which sees half of the pairs.
 static double attention_flops(const struct aten_attention *how)
 {
     double tokens = (double)how->tokens;

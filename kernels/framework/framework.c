@@ -59,7 +59,7 @@ const char *framework_version_name(const struct framework *framework)
 
 // ---- what is held
 
-// What transformers does otherwise than for Llama, Qwen2 and Qwen3; NULL: nothing.
+// A feature that Llama, Qwen2 and Qwen3 do not have; NULL: none.
 static const char *kind_beyond(const struct config *config, const struct layer_kind *kind)
 {
     return kind->mixer != MIXER_ATTENTION                                    ? "layers without attention"

@@ -23,7 +23,7 @@ struct framework {
 };
 extern const struct option_table framework_options;
 
-// What the framework has of a method of ours.
+// The framework's counterpart of a method of this program.
 enum framework_walk { WALK_NONE, WALK_FULL, WALK_CHECKPOINT };
 
 // Replaces defaults that depend on the trainer and the version.
@@ -32,7 +32,7 @@ void framework_resolve(struct framework *framework);
 // do not go together.
 bool framework_check(const struct framework *framework, const struct config *config, const struct lora *lora,
                      struct status *status);
-// What of it nobody has checked against PyTorch, in words; NULL: all was.
+// The part of it that nobody has checked against PyTorch, in words; NULL: all was.
 const char *framework_unchecked(const struct framework *framework, const struct lora *lora, bool optimizer);
 // "5.24.0"; and the PyTorch and the day that its walk was checked with.
 const char *framework_version_name(const struct framework *framework);

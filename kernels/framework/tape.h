@@ -33,7 +33,8 @@ struct value {
     enum dtype dtype;
 };
 
-// What a checkpoint runs, and runs again: from one value to another. It keeps the values that it reads besides.
+// The function that a checkpoint runs, and runs again: from one value to another. It keeps the values that it reads
+// besides.
 #define CHECKPOINT_READS 4
 struct checkpoint_call {
     struct value (*forward)(void *context, size_t index, struct value x);
@@ -85,7 +86,7 @@ struct tape {
     tape_observer *observe; // NULL: none
     void *observer;
     const char *moment; // "forward", "backward"
-    // Where the live bytes were the greatest: the moment and the operation.
+    // The moment and the operation of the most live bytes.
     size_t peak_bytes;
     const char *peak_moment, *peak_operation;
 };
