@@ -341,38 +341,44 @@ static void micro_batches_add_up(void **state)
     }
 }
 
-// Biases go up by the step where an expert has fewer tokens than the mean, and down where it has more.
+// Biases go up by the step where an expert has fewer tokens than the mean, and down where it has more; in a model
+// of bf16, too, by steps that bf16 would round away.
 static void an_update_moves_biases(void **state)
 {
     (void)state;
-    struct fixture f = fixture_of(3, 23, "cpu");
-    f.router_losses.bias_update = 0.125;
-    fixture_set_optimizer(&f, optimizer_find("sgd"), "%s", "");
-    open_with(&f, EQUAL);
-    struct parameter *bias = model_parameter(&f.model, "model.layers.1.mlp.gate.e_score_correction_bias");
-    size_t experts = f.config.experts.routing.experts, chosen[8] = {0};
-    assert_non_null(bias);
-    double *before = numbers_of(f.device, bias->value);
-    // All tokens take the experts of the greatest biases in the two groups with the greatest sums.
-    struct step_report report = {0};
-    void *options = fixture_options(method_find("seco"), "chunk=5");
-    fixture_take_step(&f.trainer, method_find("seco"), &f.batch, options, 1, &report);
-    double *after = numbers_of(f.device, bias->value);
-    size_t moved_down = 0;
-    for (size_t e = 0; e < experts; e++) {
-        chosen[e] = after[e] < before[e];
-        moved_down += chosen[e];
-        assert_true(after[e] == before[e] + (chosen[e] ? -0.125 : 0.125));
-        for (size_t other = 0; other < experts; other++)
-            assert_true(e / 2 != other / 2 ||
-                        !(after[e] < before[e] && after[other] > before[other] && before[e] < before[other]));
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_BF16};
+    static const double steps[] = {0.125, 0x1p-14};
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        struct fixture f = fixture_of(3, 23, "cpu");
+        f.dtype = f.rounding = dtypes[i];
+        f.router_losses.bias_update = steps[i];
+        fixture_set_optimizer(&f, optimizer_find("sgd"), "%s", "");
+        open_with(&f, EQUAL);
+        struct parameter *bias = model_parameter(&f.model, "model.layers.1.mlp.gate.e_score_correction_bias");
+        size_t experts = f.config.experts.routing.experts, moved_down = 0;
+        assert_non_null(bias);
+        double *before = numbers_of(f.device, bias->value);
+        // All tokens take the experts of the greatest biases in the two groups with the greatest sums.
+        struct step_report report = {0};
+        void *options = fixture_options(method_find("seco"), "chunk=5");
+        fixture_take_step(&f.trainer, method_find("seco"), &f.batch, options, 1, &report);
+        double *after = numbers_of(f.device, bias->value);
+        for (size_t e = 0; e < experts; e++) {
+            bool down = after[e] < before[e];
+            moved_down += down;
+            assert_true(after[e] ==
+                        dtype_round(before[e] + (down ? -steps[i] : steps[i]), dtype_statistic(f.dtype)));
+            for (size_t other = 0; other < experts; other++)
+                assert_true(e / 2 != other / 2 ||
+                            !(down && after[other] > before[other] && before[e] < before[other]));
+        }
+        assert_int_equal(moved_down, f.config.experts.routing.chosen);
+        free(after);
+        free(before);
+        options_free(&method_find("seco")->options, options);
+        step_report_free(&report);
+        fixture_close(&f);
     }
-    assert_int_equal(moved_down, f.config.experts.routing.chosen);
-    free(after);
-    free(before);
-    options_free(&method_find("seco")->options, options);
-    step_report_free(&report);
-    fixture_close(&f);
 }
 
 // Chunks of more permuted rows than a block has.
@@ -525,6 +531,32 @@ static void rebuilds_take_what_the_first_pass_chose(void **state)
         fail_msg("kept choices %.2e from unreversed sums, new ones %.2e", kept, anew);
 }
 
+// Logits are f32, biases of routers bf16 and those of choices f32.
+static void models_in_bf16_route_alike_in_every_pass(void **state)
+{
+    (void)state;
+    static const size_t families[] = {3, 5};
+    for (size_t i = 0; i < COUNT(families); i++) {
+        struct fixture f = fixture_of(families[i], 23, "cpu");
+        f.dtype = f.rounding = DTYPE_BF16;
+        f.router_losses = losses_of(1);
+        struct fixture plan = f;
+        plan.device_name = "plan-cpu";
+        open_with(&f, ANY);
+        open_with(&plan, ANY);
+        struct taken full = take(&f, "full", ""), seco = take(&f, "seco", "chunk=5"),
+                     planned = take(&plan, "seco", "chunk=5");
+        assert_true(relative_l2(seco.gradients, full.gradients, f.gradient_count) < 2e-2);
+        assert_true(fabs(seco.aux_loss - full.aux_loss) < 1e-2 * full.aux_loss);
+        assert_memory_equal(&planned.counters, &seco.counters, sizeof planned.counters);
+        assert_int_equal(planned.peak_bytes, seco.peak_bytes);
+        free(seco.gradients);
+        free(full.gradients);
+        fixture_close(&plan);
+        fixture_close(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_method_is_exact),
@@ -536,6 +568,7 @@ int main(void)
                                        cmocka_unit_test(gradients_are_those_of_the_loss),
                                        cmocka_unit_test(flops_are_of_the_chosen_experts),
                                        cmocka_unit_test(bits_are_those_of_any_threads),
-                                       cmocka_unit_test(rebuilds_take_what_the_first_pass_chose)};
+                                       cmocka_unit_test(rebuilds_take_what_the_first_pass_chose),
+                                       cmocka_unit_test(models_in_bf16_route_alike_in_every_pass)};
     return cmocka_run_group_tests_name("experts", tests, NULL, NULL);
 }

@@ -75,6 +75,8 @@ static void what_cannot_be_addressed_is_told(void **state)
                 "are more than can be addressed");
     expect_told(LARGE "2147483647 --batch 1048576 --method spaco --chunk 2147483647 --budget 1", 1,
                 "are more than can be addressed");
+    expect_told("plan --model qwen3-30b-a3b --dtype bf16 --lora r=8 --context 268435456 --method full", 2,
+                "experts take at most 2147483647 rows at a time, not 268435456 tokens that take 8 experts each");
 }
 
 int main(void)

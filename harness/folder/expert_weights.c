@@ -478,11 +478,9 @@ void file_tensors_add(struct file_tensors *tensors, const struct config *config,
         add_projections(tensors, files, p, dtype);
         return;
     }
-    bool correction = strstr(p->name, ".e_score_correction_bias");
-    dtype = correction && dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
-    struct safetensors_item item =
-        safetensors_item(name_in_file(files, p->name), rows, cols,
-                         correction && files == FILES_ERNIE ? SAFETENSORS_MATRIX : parameter_form(p), dtype);
+    struct safetensors_item item = safetensors_item(
+        name_in_file(files, p->name), rows, cols,
+        p->wide && files == FILES_ERNIE ? SAFETENSORS_MATRIX : parameter_form(p), parameter_dtype(p, dtype));
     if (experts > 0) {
         bool turned = files == FILES_GPT_OSS;
         item.rank = 3;

@@ -28,7 +28,8 @@ static size_t weight_bytes(const struct writing *w)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < w->model.parameter_count; i++)
-        bytes += tensor_count(w->model.parameters[i].value) * dtype_bytes(w->dtype);
+        bytes += tensor_count(w->model.parameters[i].value) *
+                 dtype_bytes(parameter_dtype(&w->model.parameters[i], w->dtype));
     return bytes;
 }
 
@@ -86,7 +87,7 @@ static bool write_parameter(struct writing *w, struct safetensors_writer *writer
         random_weights_values(parameter, w->seed, w->dtype, first, block, values);
         if (!safetensors_append(writer, values, block, status))
             return false;
-        w->written += block * dtype_bytes(w->dtype);
+        w->written += block * dtype_bytes(parameter_dtype(parameter, w->dtype));
         tell(w);
     }
     return true;

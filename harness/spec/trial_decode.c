@@ -365,11 +365,6 @@ static bool check_router(const struct trial *trial, const struct trial_fields *f
             fields->method.given.entry, status,
             "losses of routers count all tokens, and those of the sampled chunks would be biased; "
             "use loss \"all\", or set router_aux_loss and router_z_loss to 0");
-    if (losses->bias_update > 0 && (trial->dtype == DTYPE_BF16 || trial->parallel.zero == ZERO_WEIGHTS))
-        return json_field_fail(trial_field(fields, "router_bias_update"), status, "%s",
-                               trial->dtype == DTYPE_BF16
-                                   ? "moves biases by steps that bf16 rounds away; give \"dtype\" f32"
-                                   : "moves biases that each rank has; give \"zero\" 2 or less");
     if (losses->bias_update > 0 && (!experts->correction_bias || !trial->optimizer || trial->lora.rank))
         return json_field_fail(
             trial_field(fields, "router_bias_update"), status, "%s",

@@ -82,8 +82,14 @@ void op_permute_slots(struct device *device, struct routing routing, struct tens
     size_t n = choices.rows;
     check_routing(&routing);
     CHECK(is_i32(choices, n, routing_words(&routing)) && is_i32(rows, n, routing.chosen) &&
-          is_i32(slots, n * routing.chosen, 1) && is_i32(starts, routing.experts + 1, 1) &&
-          n * routing.chosen <= INT32_MAX);
+          is_i32(slots, n * routing.chosen, 1) && is_i32(starts, routing.experts + 1, 1));
+    if (slots.rows > INT32_MAX) {
+        status_set(&device->status, STATUS_UNSUPPORTED,
+                   "experts take at most %d rows at a time, not %zu tokens that take %zu experts each; give a "
+                   "smaller chunk, or a method that has one",
+                   INT32_MAX, n, routing.chosen);
+        return;
+    }
     RUN(device, WORK_ROUTING, permute_slots, bytes(choices) + bytes(rows) + bytes(slots) + bytes(starts), routing,
         rows, slots, starts, choices);
 }

@@ -183,7 +183,7 @@ void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
 {
     if (failed(device))
         return;
-    CHECK(is_vector(bias, y.cols));
+    CHECK(is_vector(bias, y.cols) && bias.dtype == y.dtype);
     RUN(device, WORK_BIAS, bias_forward, 2 * bytes(y) + bytes(bias), y, bias);
 }
 

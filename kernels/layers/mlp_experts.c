@@ -15,7 +15,8 @@ enum { KEPT_LOGITS, KEPT_GATE_UP, KEPT_SHARED_LOGITS, KEPT_SHARED };
 // An expert's rows of gate_up_proj are those of its gate, then those of its up projection.
 static const struct block_parameter parameters[] = {
     [ROUTER] = {"mlp.gate", LORA_ROUTER},
-    [CORRECTION] = {"mlp.gate.e_score_correction_bias", 0, .form = FORM_VECTOR, .deviation = 0.1, .constant = true},
+    [CORRECTION] = {"mlp.gate.e_score_correction_bias", 0, .form = FORM_VECTOR, .deviation = 0.1, .constant = true,
+                    .wide = true},
     [SHARED_GATE] = {"mlp.shared_expert.gate_proj", LORA_GATE},
     [SHARED_UP] = {"mlp.shared_expert.up_proj", LORA_UP},
     [SHARED_DOWN] = {"mlp.shared_expert.down_proj", LORA_DOWN},
@@ -76,16 +77,6 @@ static struct tensor statistics(struct model *model, size_t rows, size_t cols)
     return tensor_new(model->device, rows, cols, dtype_statistic(model->device->ops->dtype), CATEGORY_WORKSPACE);
 }
 
-// The bias that the choice alone adds to scores.
-static struct tensor correction_new(struct model *model, const struct parameter *parameter)
-{
-    if (!parameter)
-        return tensor_none();
-    struct tensor bias = statistics(model, 1, parameter->value.cols);
-    op_copy(model->device, bias, parameter->value);
-    return bias;
-}
-
 // choices: made already, if `chosen`; no tensor: of this cell alone. weigh: also makes the weights. Release with
 // permuted_close.
 static struct permuted permuted_open(struct model *model, struct routing routing, struct tensor logits,
@@ -103,9 +94,8 @@ static struct permuted permuted_open(struct model *model, struct routing routing
     p.slots = numbers(model, count, 1);
     p.starts = numbers(model, routing.experts + 1, 1);
     if (p.weights.data) {
-        struct tensor bias = chosen ? tensor_none() : correction_new(model, correction);
+        struct tensor bias = correction && !chosen ? correction->value : tensor_none();
         op_route_forward(device, routing, p.choices, p.weights, logits, bias, chosen);
-        tensor_free(device, &bias);
     }
     op_permute_slots(device, routing, p.rows, p.slots, p.starts, p.choices);
     return p;
@@ -324,7 +314,7 @@ static void route(struct cell_at at, struct tensor h)
 {
     struct model *model = at.model;
     struct tensor logits = logits_new(model, h.rows, model->config.experts.routing.experts, false);
-    projection_forward(model, &model->layers[at.layer].mlp.parameters[ROUTER], logits, h, false);
+    router_forward(model, &model->layers[at.layer].mlp.parameters[ROUTER], logits, h);
     struct permuted permuted = experts_open(at, logits, false);
     permuted_close(model->device, &permuted);
     tensor_free(model->device, &logits);

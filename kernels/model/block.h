@@ -20,6 +20,7 @@ struct block_parameter {
     enum block_form form;
     double mean, deviation; // of a vector's random values
     bool constant;          // never trains
+    bool wide;              // struct parameter's
 };
 // out 0: models of this configuration have no such module.
 struct block_shape {

@@ -113,6 +113,7 @@ static struct parameter *add_weight(struct model *model, size_t layer, const str
     p->mean = row->form == FORM_GAIN ? 1 : row->mean;
     p->deviation = row->deviation;
     p->constant = row->constant;
+    p->wide = row->wide;
     return p;
 }
 

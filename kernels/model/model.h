@@ -35,6 +35,7 @@ struct parameter {
     size_t joined_row, joined_rows;
     bool filter;            // of each channel, [channels, taps] here and [channels, 1, taps] in files
     bool constant;          // never trains (a buffer in transformers)
+    bool wide;              // of the statistics' dtype, whatever the model's
     size_t experts;         // matrices that it holds, one below the other; 0: it is one
     double mean, deviation; // of its random values: a gain is about 1; deviation 0: by name and shape
 
@@ -124,6 +125,11 @@ void model_set_longest(struct model *model, size_t longest);
 // Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
 bool model_has(const struct model *model, const struct parameter *parameter);
 bool model_can_train(const struct model *model, const struct parameter *parameter);
+// The dtype of the parameter's values in a model, or of their rounding in a reference, of this dtype.
+static inline enum dtype parameter_dtype(const struct parameter *parameter, enum dtype dtype)
+{
+    return parameter->wide ? dtype_statistic(dtype) : dtype;
+}
 static inline bool parameter_is_factor(const struct parameter *parameter)
 {
     return parameter->factor != FACTOR_NONE;

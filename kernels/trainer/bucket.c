@@ -188,7 +188,7 @@ void buckets_open(struct buckets *buckets, struct model *model)
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct bucket *items = buckets_of(buckets, unit);
         FOR_PARAMETERS (p, model, unit) {
-            if (model_has(model, p)) {
+            if (model_has(model, p) && !p->wide) {
                 p->bucket = &items[model_can_train(model, p) ? BUCKET_CAN_TRAIN
                                    : p->coded                ? BUCKET_CODES
                                                              : BUCKET_FROZEN];

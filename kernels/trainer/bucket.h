@@ -1,7 +1,7 @@
 // Bucket: parameters of a unit, concatenated in one tensor, which replicas sum and gather together and of which
 // each owns a share. Parameters start at blocks, and shares are whole blocks, so that groups of optimizer state,
 // random bits and quantisation scales are never split. A unit has three buckets: trainable parameters, frozen ones,
-// and frozen ones stored as codes, which are gathered as codes.
+// and frozen ones stored as codes, which are gathered as codes. Wide parameters are in none: each rank has them.
 //
 //     zero   whole on every rank, but                            sent per step, times (P - 1) / P
 //     0                                                          2 x gradients

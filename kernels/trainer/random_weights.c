@@ -36,7 +36,7 @@ void random_weights_values(const struct parameter *parameter, uint64_t seed, enu
         size_t end = count - begin < TOGETHER ? count : begin + TOGETHER;
         random_normals(&d.random, first + begin, end - begin, d.mean, d.deviation, values + begin);
         for (size_t i = begin; i < end; i++)
-            values[i] = dtype_round(values[i], rounding);
+            values[i] = dtype_round(values[i], parameter_dtype(parameter, rounding));
     }
 }
 
@@ -45,7 +45,8 @@ void random_weights_set_one(struct model *model, struct parameter *parameter, ui
     enum { TOGETHER = 1 << 19 }; // a few MiB
     struct distribution d = distribution_of(parameter, seed);
     if (parameter->value.data && !parameter->quantisation) {
-        op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation, rounding);
+        op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation,
+                         parameter_dtype(parameter, rounding));
         return;
     }
     size_t all = tensor_count(parameter->value);

@@ -41,10 +41,7 @@ static void move(struct model *model, struct parameter *bias, const double *coun
 {
     size_t experts = model->config.experts.routing.experts;
     double values[ROUTING_EXPERTS_MAX] = {0}, mean = 0;
-    weights_prefetch_one(model, bias);
-    weights_acquire_one(model, bias);
-    tensor_read(model->device, bias->value, values);
-    weights_release_one(model, bias);
+    tensor_read(model->device, bias->kept[0].data ? bias->kept[0] : bias->value, values);
     for (size_t e = 0; e < experts; e++)
         mean += counts[e] / (double)experts;
     for (size_t e = 0; e < experts; e++)

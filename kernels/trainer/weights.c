@@ -11,7 +11,7 @@ static bool weights_stay(const struct weights *weights)
 // Drops the value but keeps its shape.
 static void value_none(struct model *model, struct parameter *p)
 {
-    p->value = (struct tensor){.dtype = model->device->ops->dtype,
+    p->value = (struct tensor){.dtype = parameter_dtype(p, model->device->ops->dtype),
                                .category = CATEGORY_WEIGHTS,
                                .rows = p->value.rows,
                                .cols = p->value.cols};
@@ -85,7 +85,7 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
     struct device *device = model->device;
     enum quantisation q = p->quantisation;
     for (size_t i = 0; i < count; i++)
-        values[i] = dtype_round(values[i], rounding);
+        values[i] = dtype_round(values[i], parameter_dtype(p, rounding));
     if (q) {
         size_t words = quantised_words(q, count), scale_words = quantised_scale_words(q, count);
         uint32_t *codes = malloc((words + 1) * sizeof *codes);
