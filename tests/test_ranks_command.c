@@ -282,6 +282,37 @@ static void a_dry_run_knows_ranks(void **state)
                      0);
 }
 
+// A dtype's error is against a reference with the experts of all ranks' tokens and layers; against one with its own
+// it would be four times as large.
+static void a_reference_takes_the_experts_of_all_ranks(void **state)
+{
+    struct scratch *scratch = *state;
+    char *spec =
+        quoted("{'experiment': 't', 'model': {'layers': 3, 'width': 64, 'heads': 4, 'kv_heads': 2, 'vocab': 256, "
+               "'experts': 64, 'experts_per_token': 4, 'expert_width': 32, 'normalised_weights': true}, "
+               "'dtype': 'bf16', 'context': 150, 'batch': 3, 'measure': {'warmup': 0, 'samples': 1}, 'axes': "
+               "{'method': ['streambp', {'name': 'seco', 'chunk': 64}], 'parallel': [{}, {'data': 2}, "
+               "{'sequence': 2}, {'stage': 2}, {'data': 2, 'stage': 2}]}}");
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    free(spec);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    json_t *all = records(scratch, "r.jsonl");
+    size_t checked = 0;
+    double alone = 0;
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *record = json_array_get(all, i), *gradient = json_object_get(record, "gradient");
+        if (strcmp(text_at(record, "status"), "ok") != 0)
+            continue;
+        double error = json_number_value(json_object_get(gradient, "relative_l2"));
+        alone = checked++ == 0 ? error : alone;
+        assert_string_equal(text_at(gradient, "routing"), "trial");
+        if (!(error < 1.5 * alone))
+            fail_msg("trial %zu: %.2e, of one rank %.2e", i, error, alone);
+    }
+    assert_int_equal(checked, 7);
+    json_decref(all);
+}
+
 static void grad_writes_the_same_file(void **state)
 {
     struct scratch *scratch = *state;
@@ -357,6 +388,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(shared_tokens_have_the_gradient_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_walk_one_choice, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_dry_run_knows_ranks, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_reference_takes_the_experts_of_all_ranks, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
     };
     have_mpi = has_mpi();

@@ -52,8 +52,7 @@ static bool full_gradients(struct gradient_set *set, double *loss, const struct 
 
 const struct kept_choices *reference_choices(const struct trial *trial, const struct kept_choices *taken)
 {
-    bool alike = taken->whole && trial->group <= 1; // rows with a shared prompt are not the reference's
-    return alike && trial->dtype != DTYPE_F64 ? taken : NULL;
+    return taken->whole && trial->dtype != DTYPE_F64 ? taken : NULL;
 }
 
 static struct setup_options exact_options(const struct trial *trial)

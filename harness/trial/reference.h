@@ -17,7 +17,8 @@ struct reference {
     struct gradient_report floor; // `full` summed in reverse against `full`, both in the trial's dtype
 };
 
-// The experts that the reference and the noise floor are to take: the trial's; NULL: those that they choose.
+// The experts that the reference and the noise floor are to take: the trial's, of all ranks; NULL: those that they
+// choose.
 const struct kept_choices *reference_choices(const struct trial *trial, const struct kept_choices *taken);
 // Computes both on separate devices, closed on return, so that the measured device's peak is not affected. Returns
 // false and a status on failure. Release with reference_free, also after a failure.

@@ -17,6 +17,7 @@
 #include "harness/record/record_json.h"
 #include "harness/step/model_hash.h"
 #include "harness/step/ranks.h"
+#include "harness/step/ranks_choices.h"
 #include "harness/step/ranks_possible.h"
 #include "harness/step/setup.h"
 #include "harness/step/step_logprobs.h"
@@ -45,8 +46,13 @@ static bool take_reference(struct run *run)
 static bool check_gradient(struct run *run)
 {
     const struct trial *trial = run->trial;
-    const struct choices_probe probe = {.taken = trial_ranks(trial) == 1 ? &run->choices : NULL};
-    if (!run_for_gradients(run, &probe))
+    struct kept_choices own = {0};
+    const struct choices_probe probe = {.taken = &own};
+    bool done = run_for_gradients(run, &probe);
+    if (done)
+        ranks_choices(&run->choices, &own, trial, &run->setup.batch, run->setup.sequences, run->world);
+    kept_choices_free(&own);
+    if (!done)
         return false;
     struct gradient_set set;
     ranks_gradients(&set, &run->setup.model, trial_split(trial), trial->context, run->world);
