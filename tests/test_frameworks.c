@@ -1,10 +1,15 @@
 // Plans of other frameworks' runs against PyTorch: peaks of transformers' models whose storages were counted
 // without data (torch 2.15, transformers 5.24, peft 0.21), and peaks that papers and a card measured.
+#include "harness/record/published.h"
+#include "kernels/framework/aten.h"
 #include "kernels/framework/framework_run.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
+#include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -12,6 +17,11 @@
 
 // Bytes beside the counted storages: a workspace of cuBLAS in each of two threads.
 #define CUBLAS (2 * (size_t)8519680)
+
+static size_t size_of(json_t *object, const char *name)
+{
+    return (size_t)json_integer_value(json_object_get(object, name));
+}
 
 struct setting {
     const char *model;
@@ -23,6 +33,9 @@ struct setting {
     enum framework_outputs outputs;
     enum framework_loss loss;
     enum framework_adapters adapters;
+    enum framework_version version;
+    enum framework_mask mask;
+    enum framework_attention attention;
 };
 
 static const struct setting settings[] = {
@@ -270,13 +283,17 @@ static size_t planned_peak(const struct setting *setting)
     struct framework_run_options options = {.walk = setting->checkpoint ? WALK_CHECKPOINT : WALK_FULL,
                                             .context = setting->context,
                                             .batch = setting->batch ? setting->batch : 1,
-                                            .states = setting->adamw ? 2 : 0};
-    options.framework = (struct framework){.loss = setting->loss ? setting->loss : LOSS_WHOLE,
-                                           .outputs = setting->outputs ? setting->outputs : OUTPUTS_RELEASED,
-                                           .reentrant = setting->reentrant ? setting->reentrant : REENTRANT_NO,
+                                            .states = setting->adamw ? FRAMEWORK_STATES : 0};
+    options.framework = (struct framework){.version = setting->version,
+                                           .loss = setting->loss,
+                                           .outputs = setting->outputs,
+                                           .reentrant = setting->reentrant,
                                            .gradients = setting->gradients,
                                            .adapters = setting->adapters,
+                                           .mask = setting->mask,
+                                           .attention = setting->attention,
                                            .loss_rows = 2048};
+    framework_resolve(&options.framework);
     struct device *device = device_open("plan-transformers", DTYPE_BF16, 0, &status);
     assert_non_null(device);
     struct model model;
@@ -308,8 +325,220 @@ static void peaks_are_transformers(void **state)
     assert_int_equal(wrong, 0);
 }
 
+// ---- StreamBP, arXiv 2506.03077, Figure 3: its script with transformers 4.51, on an A800
+
+// The last points without checkpoints, whose contexts are read from the figure to some 12 tokens.
+static const struct setting misread[] = {{.model = "qwen3-8b", .context = 4700},
+                                         {.model = "qwen3-14b", .context = 1500},
+                                         {.model = "qwen3-14b", .context = 1700}};
+
+static bool is_misread(const struct published_point *point)
+{
+    bool found = false;
+    for (size_t i = 0; i < COUNT(misread); i++)
+        found |= strcmp(point->model, misread[i].model) == 0 && point->context == misread[i].context &&
+                 strcmp(point->method, "full") == 0;
+    return found;
+}
+
+static void peaks_are_those_of_figure_3(void **state)
+{
+    (void)state;
+    struct published published;
+    struct status status = {0};
+    size_t compared = 0;
+    assert_true(published_load(&published, NULL, &status));
+    const struct published_file *file = published_find(&published, "streambp-figure3", PUBLISHED_MEMORY);
+    for (size_t i = 0; i < file->count; i++) {
+        const struct published_point *point = &file->points[i];
+        struct setting setting = {.model = point->model,
+                                  .context = point->context,
+                                  .checkpoint = strcmp(point->method, "checkpoint") == 0,
+                                  .version = TRANSFORMERS_4_51,
+                                  .gradients = GRADIENTS_HELD,
+                                  .outputs = OUTPUTS_KEPT,
+                                  .mask = MASK_PADDED,
+                                  .attention = FRAMEWORK_EFFICIENT};
+        if (strncmp(point->series, "Base", 4) != 0 || is_misread(point))
+            continue;
+        setting.rank = strcmp(point->model, "qwen3-32b") == 0 ? 32 : 0; // "LoRA grad."
+        setting.all_linear = setting.rank > 0;
+        double planned = (double)planned_peak(&setting), error = planned / point->value - 1;
+        if (fabs(error) > 1e-3)
+            fail_msg("%s, %s at %zu: planned %.0f bytes, published %.0f", point->series, point->model,
+                     point->context, planned, point->value);
+        compared++;
+    }
+    assert_int_equal(compared, 47);
+    published_free(&published);
+}
+
+// ---- a decoder in plain PyTorch, tools/compare_with_pytorch_speed.py, measured on an H200
+
+#define CUBLAS_SM90 (2 * ((size_t)32 << 20))
+
+// F.rms_norm: a fused operation, which keeps its input and the rows' statistics.
+static void rms_norm_backward(struct tape *tape, struct node *node, struct value grad,
+                              struct value given[NODE_INPUTS])
+{
+    given[0] = tape_new(tape, "rms_norm", grad.rows, grad.cols, grad.dtype, CATEGORY_ACTIVATIONS);
+    given[1] = tape_new(tape, "rms_norm", 1, grad.cols, grad.dtype, CATEGORY_GRADIENTS);
+    (void)node;
+}
+
+static struct value rms_norm(struct tape *tape, struct value x, struct value gain)
+{
+    struct value inputs[] = {x, gain};
+    struct node *node = tape_record(tape, "rms_norm", rms_norm_backward, 2, inputs);
+    tape_save(tape, node, x);
+    tape_save(tape, node, gain);
+    struct value statistics = tape_new(tape, "rms_norm", x.rows, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    tape_save(tape, node, statistics);
+    struct value y = tape_new(tape, "rms_norm", x.rows, x.cols, x.dtype, CATEGORY_ACTIVATIONS);
+    tape_drop(tape, &statistics);
+    y.node = node;
+    return y;
+}
+
+enum { NORM, Q, K, V, O, FFN_NORM, GATE, UP, DOWN, LAYER_WEIGHTS };
+#define PLAIN_LAYERS 4
+struct plain {
+    struct tape tape;
+    struct aten_attention attention;
+    struct value weights[PLAIN_LAYERS][LAYER_WEIGHTS], embedding, norm, head, cos, sin, ids;
+};
+
+static struct value linear(struct plain *p, struct value x, struct value weight)
+{
+    return aten_linear(&p->tape, x, weight, (struct value){0}, CATEGORY_ACTIVATIONS);
+}
+
+static struct value turned(struct plain *p, struct value h, struct value weight)
+{
+    struct value x = linear(p, h, weight), heads = aten_heads(&p->tape, x, p->attention.head_dim);
+    tape_drop(&p->tape, &x);
+    tape_rebind(&p->tape, &heads, aten_rotate(&p->tape, heads, p->cos, p->sin));
+    return heads;
+}
+
+static struct value plain_layer(void *context, size_t l, struct value x)
+{
+    struct plain *p = context;
+    struct tape *tape = &p->tape;
+    struct value *w = p->weights[l], h = rms_norm(tape, x, w[NORM]);
+    struct value q = turned(p, h, w[Q]), k = turned(p, h, w[K]), v = linear(p, h, w[V]);
+    struct value o = aten_attention(tape, q, k, v, (struct value){0}, p->attention), out = linear(p, o, w[O]);
+    struct value middle = aten_add(tape, x, out, CATEGORY_ACTIVATIONS);
+    tape_drop(tape, &out);
+    tape_rebind(tape, &h, rms_norm(tape, middle, w[FFN_NORM]));
+    struct value gate = linear(p, h, w[GATE]);
+    tape_rebind(tape, &gate, aten_silu(tape, gate));
+    struct value up = linear(p, h, w[UP]), product = aten_mul(tape, gate, up);
+    tape_drop(tape, &gate);
+    tape_drop(tape, &up);
+    struct value down = linear(p, product, w[DOWN]), y = aten_add(tape, middle, down, CATEGORY_ACTIVATIONS);
+    struct value *const names[] = {&down, &product, &middle, &h, &o, &q, &k, &v};
+    for (size_t i = 0; i < COUNT(names); i++)
+        tape_drop(tape, names[i]);
+    return y;
+}
+
+static struct value parameter(struct tape *tape, size_t rows, size_t cols)
+{
+    struct value value = tape_new(tape, "weight", rows, cols, DTYPE_BF16, CATEGORY_WEIGHTS);
+    tape_leaf(&value);
+    return value;
+}
+
+static void plain_step(struct plain *p, bool checkpoint)
+{
+    struct tape *tape = &p->tape;
+    struct value x = aten_embedding(tape, p->embedding, p->ids, CATEGORY_ACTIVATIONS);
+    for (size_t l = 0; l < PLAIN_LAYERS; l++)
+        tape_rebind(tape, &x,
+                    checkpoint ? tape_checkpoint(tape, (struct checkpoint_call){plain_layer, p, l, {{0}}}, x)
+                               : plain_layer(p, l, x));
+    struct value h = rms_norm(tape, x, p->norm), logits = linear(p, h, p->head);
+    tape_drop(tape, &h);
+    struct value wide = aten_to(tape, logits, DTYPE_F32, CATEGORY_LOGITS);
+    struct value sum = aten_cross_entropy(tape, wide, p->ids), loss = aten_mul_scalar(tape, sum);
+    struct value grad = tape_new(tape, "ones_like", 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    tape_drop(tape, &wide);
+    tape_drop(tape, &sum);
+    tape_drop(tape, &logits);
+    struct value root = tape_share(grad);
+    tape_backward(tape, &root, 0);
+    struct value *const names[] = {&x, &grad, &loss};
+    for (size_t i = 0; i < COUNT(names); i++)
+        tape_drop(tape, names[i]);
+}
+
+static size_t plain_peak(json_t *shape, size_t context, bool checkpoint)
+{
+    struct status status = {0};
+    struct device *device = device_open("plan-transformers", DTYPE_BF16, 0, &status);
+    static struct plain p;
+    p = (struct plain){.tape = {.device = device}};
+    struct tape *tape = &p.tape;
+    size_t d = size_of(shape, "width"), f = size_of(shape, "ffn"), vocab = size_of(shape, "vocab");
+    size_t heads = size_of(shape, "heads"), kv_heads = size_of(shape, "kv_heads"), dim = size_of(shape, "head_dim");
+    const size_t shapes[LAYER_WEIGHTS][2] = {
+        [NORM] = {1, d},           [Q] = {heads * dim, d}, [K] = {kv_heads * dim, d},
+        [V] = {kv_heads * dim, d}, [O] = {d, heads * dim}, [FFN_NORM] = {1, d},
+        [GATE] = {f, d},           [UP] = {f, d},          [DOWN] = {d, f}};
+    assert_int_equal(size_of(shape, "layers"), PLAIN_LAYERS);
+    p.attention = (struct aten_attention){ATEN_FLASH, 1, context, heads, kv_heads, dim};
+    for (size_t l = 0; l < PLAIN_LAYERS; l++)
+        for (size_t i = 0; i < LAYER_WEIGHTS; i++)
+            p.weights[l][i] = parameter(tape, shapes[i][0], shapes[i][1]);
+    p.embedding = parameter(tape, vocab, d);
+    p.norm = parameter(tape, 1, d);
+    p.head = parameter(tape, vocab, d);
+    p.cos = tape_new(tape, "cos", context, dim, DTYPE_BF16, CATEGORY_DATA);
+    p.sin = tape_new(tape, "sin", context, dim, DTYPE_BF16, CATEGORY_DATA);
+    p.ids = tape_new(tape, "ids", context + 1, 1, DTYPE_I64, CATEGORY_DATA);
+    p.ids.rows = context;
+    plain_step(&p, checkpoint);
+    size_t peak = device->arena.peak_bytes;
+    struct value *const rest[] = {&p.embedding, &p.norm, &p.head, &p.cos, &p.sin, &p.ids};
+    for (size_t i = 0; i < PLAIN_LAYERS * LAYER_WEIGHTS + COUNT(rest); i++) {
+        struct value *value = i < PLAIN_LAYERS * LAYER_WEIGHTS ? &p.weights[i / LAYER_WEIGHTS][i % LAYER_WEIGHTS]
+                                                               : rest[i - PLAIN_LAYERS * LAYER_WEIGHTS];
+        tape_leaf_close(tape, value);
+        tape_drop(tape, value);
+    }
+    tape_close(tape);
+    device_close(device);
+    return peak;
+}
+
+static void peaks_are_those_of_a_card(void **state)
+{
+    (void)state;
+    json_t *rows = json_load_file("results/pytorch-speed-cuda.json", 0, NULL), *row;
+    size_t i, compared = 0;
+    assert_non_null(rows);
+    json_array_foreach(rows, i, row)
+    {
+        const char *method = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
+        size_t context = size_of(row, "context");
+        double measured = json_number_value(json_object_get(json_object_get(row, "memory"), "theirs_gib")) * 0x1p30;
+        if (strcmp(method, "seco") == 0)
+            continue;
+        size_t planned =
+            plain_peak(json_object_get(row, "model"), context, strcmp(method, "checkpoint") == 0) + CUBLAS_SM90;
+        if ((double)planned != measured)
+            fail_msg("%s at %zu: planned %zu bytes, measured %.0f", method, context, planned, measured);
+        compared++;
+    }
+    assert_int_equal(compared, 6);
+    json_decref(rows);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(peaks_are_transformers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(peaks_are_transformers),
+                                       cmocka_unit_test(peaks_are_those_of_figure_3),
+                                       cmocka_unit_test(peaks_are_those_of_a_card)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
