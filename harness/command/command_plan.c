@@ -245,6 +245,7 @@ static void print_framework(const struct record_framework *framework)
 {
     printf("framework\n  %-20s %s, PyTorch %s, checked %s\n", framework->name, framework->version, framework->torch,
            framework->checked);
+    printf("  %-20s %s, %s\n", "peak", framework->peak_moment, framework->peak_operation);
     if (framework->unchecked)
         printf("  %-20s %s\n", "not checked", framework->unchecked);
     printf("  %-20s unknown: its operations' times were not measured\n", "time");

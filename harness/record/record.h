@@ -149,7 +149,7 @@ struct record_timeline {
 // The framework whose step a plan is of.
 struct record_framework {
     bool given;
-    const char *name, *version, *torch, *checked, *unchecked;
+    const char *name, *version, *torch, *checked, *unchecked, *peak_moment, *peak_operation;
 };
 
 struct record_roofline {

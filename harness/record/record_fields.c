@@ -231,6 +231,11 @@ FIELDS framework_fields[] = {{FIELD(record_framework, name), .type = FIELD_STRIN
                               .meaning = "day on which peaks of its steps were last counted and compared"},
                              {FIELD(record_framework, unchecked), .type = FIELD_STRING,
                               .meaning = "what of this step nobody has checked", .null = "nothing"},
+                             {FIELD(record_framework, peak_moment), .type = FIELD_STRING,
+                              .meaning = "part of the step that has the peak: forward, backward or optimizer",
+                              .null = "no step was taken"},
+                             {FIELD(record_framework, peak_operation), .type = FIELD_STRING,
+                              .meaning = "PyTorch's operation that makes it", .null = "no step was taken"},
                              {0}};
 
 FIELDS load_fields[] = {

@@ -34,10 +34,13 @@ void trial_record_open(struct record *record, const struct trial *trial)
         record->search = apart(trial->search, sizeof *trial->search);
     }
     if (trial->framework)
-        record->framework =
-            apart(&(struct record_framework){true, FRAMEWORK_NAME, framework_version_name(trial->framework),
-                                             FRAMEWORK_TORCH, FRAMEWORK_CHECKED, framework_trial_unchecked(trial)},
-                  sizeof *record->framework);
+        record->framework = apart(&(struct record_framework){.given = true,
+                                                             .name = FRAMEWORK_NAME,
+                                                             .version = framework_version_name(trial->framework),
+                                                             .torch = FRAMEWORK_TORCH,
+                                                             .checked = FRAMEWORK_CHECKED,
+                                                             .unchecked = framework_trial_unchecked(trial)},
+                                  sizeof *record->framework);
     record->shares = trial->shares ? json_loads(trial->shares, 0, NULL) : NULL;
     record->profile = trial->profile ? trial->profile->name : NULL;
     CHECK(record->trial.json);
@@ -57,6 +60,13 @@ static const double *tally_of(const size_t bytes[CATEGORY_COUNT])
     for (int i = 0; i < CATEGORY_COUNT; i++)
         tally[i] = (double)bytes[i];
     return apart(tally, sizeof tally);
+}
+
+void trial_record_framework(struct record *record, const struct framework_run *run)
+{
+    struct record_framework *framework = (struct record_framework *)record->framework;
+    framework->peak_moment = run->tape.peak_moment;
+    framework->peak_operation = run->tape.peak_operation;
 }
 
 void trial_record_figures(struct record *record, const struct rank_figures *figures)

@@ -6,6 +6,7 @@
 #include "harness/spec/trial.h"
 #include "harness/step/gradient_error.h"
 #include "kernels/comm/world.h"
+#include "kernels/framework/framework_run.h"
 #include "kernels/measure/breakdown.h"
 
 // Memory and work of a step on one rank, or on all ranks of a trial; zeroed: not reached.
@@ -20,6 +21,8 @@ struct rank_figures {
 
 // A record of an ok trial without results. Texts are borrowed until its line is written.
 void trial_record_open(struct record *record, const struct trial *trial);
+// Sets the place of the peak in another framework's step.
+void trial_record_framework(struct record *record, const struct framework_run *run);
 // Sets memory and work of a step over all ranks; 0: not reached.
 void trial_record_figures(struct record *record, const struct rank_figures *figures);
 // Sets the figures of each rank; returns the record's, without an engine yet.

@@ -300,6 +300,8 @@ static void record_run(struct run *run)
         record->instructions = NAN;
         run->figures.counters = (struct counters){0};
     }
+    if (run->setup.framework)
+        trial_record_framework(record, run->setup.framework);
     record->estimate_ms = run->estimate_ms;
     trial_record_figures(record, &run->figures);
     trial_record_times(record, trial, &run->figures.counters, &host_launch_ms);

@@ -15,7 +15,7 @@ struct framework_run {
     size_t context, batch, states;
     struct value *weights; // [model->parameter_count]; a weight that trains has a node
     struct value *state;   // FRAMEWORK_STATES for each
-    struct value ids, labels, scalars[2], frequencies[2], library[2];
+    struct value ids, labels, frequencies[2], library[2];
     // Tables of the forward pass that runs, which its checkpoints read.
     struct value cos, sin, positions, mask;
     struct value input; // a leaf without a storage, if checkpoints ask for a frozen embedding's gradient
@@ -35,4 +35,7 @@ void framework_run_open(struct framework_run *run, const struct model *model,
                         const struct framework_run_options *options);
 // One step: forward, backward, and the optimizer's update if it has one.
 void framework_run_step(struct framework_run *run);
+// The largest tensors that a step has made and still has at its peak, of which tape.peak_moment and peak_operation
+// tell the place; from the largest on, at most TAPE_FOUND. Takes two steps. Returns their number.
+size_t framework_run_largest(struct framework_run *run, const struct storage **largest);
 void framework_run_close(struct framework_run *run);

@@ -21,7 +21,32 @@ static void note_peak(struct tape *tape, const char *name)
     }
 }
 
-static struct storage *storage_new(struct tape *tape, const char *name, size_t bytes, enum category category)
+// Keeps the largest, from the first on.
+static void find(struct tape *tape, const struct storage *storage)
+{
+    size_t place = tape->found_count < TAPE_FOUND ? tape->found_count++ : TAPE_FOUND;
+    while (place > 0 && tape->found[place - 1].bytes < storage->bytes) {
+        if (place < TAPE_FOUND)
+            tape->found[place] = tape->found[place - 1];
+        place--;
+    }
+    if (place < TAPE_FOUND)
+        tape->found[place] = *storage;
+}
+
+static void find_largest(struct tape *tape)
+{
+    if (tape->device->arena.live_bytes != tape->wanted_bytes)
+        return;
+    tape->wanted_bytes = 0;
+    for (const struct storage *storage = tape->live; storage; storage = storage->after)
+        if (storage->serial > tape->wanted_after)
+            find(tape, storage);
+}
+
+// shape: of the first tensor in it.
+static struct storage *storage_new(struct tape *tape, const char *name, size_t bytes, enum category category,
+                                   struct value shape)
 {
     struct device *device = tape->device;
     struct storage *storage = calloc(1, sizeof *storage);
@@ -30,6 +55,9 @@ static struct storage *storage_new(struct tape *tape, const char *name, size_t b
                                 .references = 1,
                                 .category = category,
                                 .made_by = name,
+                                .rows = shape.rows,
+                                .cols = shape.cols,
+                                .dtype = shape.dtype,
                                 .serial = ++tape->serial,
                                 .after = tape->live};
     if (device->status.code == STATUS_OK)
@@ -39,6 +67,8 @@ static struct storage *storage_new(struct tape *tape, const char *name, size_t b
         tape->live->before = storage;
     tape->live = storage;
     note_peak(tape, name);
+    if (tape->wanted_bytes)
+        find_largest(tape);
     if (tape->observe)
         tape->observe(tape->observer, storage, true);
     return storage;
@@ -76,10 +106,7 @@ struct value tape_new(struct tape *tape, const char *name, size_t rows, size_t c
     if (__builtin_mul_overflow(rows, cols, &elements) ||
         __builtin_mul_overflow(elements, dtype_bytes(dtype), &bytes))
         bytes = SIZE_MAX; // the arena says that it is too much
-    value.storage = storage_new(tape, name, bytes, category);
-    value.storage->rows = rows;
-    value.storage->cols = cols;
-    value.storage->dtype = dtype;
+    value.storage = storage_new(tape, name, bytes, category, value);
     return value;
 }
 
@@ -110,7 +137,7 @@ void tape_rebind(struct tape *tape, struct value *name, struct value value)
 void tape_within(struct tape *tape, const char *name, size_t bytes)
 {
     if (bytes && !tape->stopped)
-        storage_drop(tape, storage_new(tape, name, bytes, CATEGORY_WORKSPACE));
+        storage_drop(tape, storage_new(tape, name, bytes, CATEGORY_WORKSPACE, (struct value){0}));
 }
 
 // ---- nodes

@@ -73,6 +73,8 @@ struct node {
 // Called with each allocation and release, in order; size: rounded bytes.
 typedef void tape_observer(void *observer, const struct storage *storage, bool allocated);
 
+#define TAPE_FOUND 8
+
 struct tape {
     struct device *device;
     struct node **nodes; // that backward is yet to run, in order
@@ -89,6 +91,9 @@ struct tape {
     // The moment and the operation of the most live bytes.
     size_t peak_bytes;
     const char *peak_moment, *peak_operation;
+    // If asked for: the largest storages at the first moment of this many live bytes, made after `after`.
+    size_t wanted_bytes, wanted_after, found_count;
+    struct storage found[TAPE_FOUND];
 };
 
 // --- storages and values

@@ -51,8 +51,6 @@ void framework_run_open(struct framework_run *run, const struct model *model,
     size_t half = config_kind(&model->config, 0)->head_dim / 2;
     for (size_t i = 0; i < 2; i++) {
         run->frequencies[i] = tape_new(tape, "inv_freq", half, 1, DTYPE_F32, CATEGORY_WEIGHTS);
-        if (model->lora.rank)
-            run->scalars[i] = tape_new(tape, "peft", 1, 1, DTYPE_I64, CATEGORY_WEIGHTS);
         run->library[i] = tape_new(tape, "cublas", library_bytes / sizeof(float), 1, DTYPE_F32, CATEGORY_WORKSPACE);
     }
     run->ids = tape_new(tape, "input_ids", tokens, 1, DTYPE_I64, CATEGORY_DATA);
@@ -115,6 +113,20 @@ void framework_run_step(struct framework_run *run)
             tape_drop(tape, &run->weights[i].node->kept);
 }
 
+size_t framework_run_largest(struct framework_run *run, const struct storage **largest)
+{
+    struct tape *tape = &run->tape;
+    size_t after = tape->serial;
+    framework_run_step(run);
+    tape->found_count = 0;
+    tape->wanted_bytes = tape->peak_bytes;
+    tape->wanted_after = after;
+    framework_run_step(run);
+    tape->wanted_bytes = 0;
+    *largest = tape->found;
+    return tape->found_count;
+}
+
 void framework_run_close(struct framework_run *run)
 {
     struct tape *tape = &run->tape;
@@ -124,8 +136,7 @@ void framework_run_close(struct framework_run *run)
         for (size_t s = 0; s < FRAMEWORK_STATES; s++)
             tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
     }
-    struct value *rest[] = {&run->ids,        &run->labels,         &run->scalars[0],
-                            &run->scalars[1], &run->frequencies[0], &run->frequencies[1],
+    struct value *rest[] = {&run->ids,        &run->labels,    &run->frequencies[0], &run->frequencies[1],
                             &run->library[0], &run->library[1]};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         tape_drop(tape, rest[i]);
