@@ -913,6 +913,31 @@ static size_t plain_peak(json_t *shape, size_t context, bool checkpoint)
     return peak;
 }
 
+// The libraries' workspaces are larger from Hopper on.
+static void a_new_card_has_larger_workspaces(void **state)
+{
+    (void)state;
+    struct config config = config_of("llama");
+    struct lora lora = {0};
+    struct status status = {0};
+    struct framework_run_options options = {.walk = WALK_FULL, .context = 64, .batch = 1};
+    size_t resident_bytes[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct device *device = device_open("plan-transformers", DTYPE_BF16, 0, &status);
+        struct model model;
+        struct framework_run run;
+        device->compute_capability = i ? 90 : 89;
+        model_list(&model, &config, &lora);
+        model.device = device;
+        framework_run_open(&run, &model, &options);
+        resident_bytes[i] = device->arena.live_bytes;
+        framework_run_close(&run);
+        model_close(&model);
+        device_close(device);
+    }
+    assert_int_equal(resident_bytes[1] - resident_bytes[0], CUBLAS_SM90 - CUBLAS);
+}
+
 static void peaks_are_those_of_a_card(void **state)
 {
     (void)state;
@@ -939,8 +964,8 @@ static void peaks_are_those_of_a_card(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peaks_are_transformers), cmocka_unit_test(moments_are_transformers),
+        cmocka_unit_test(peaks_are_transformers),         cmocka_unit_test(moments_are_transformers),
         cmocka_unit_test(largest_tensors_are_the_logits), cmocka_unit_test(peaks_are_those_of_figure_3),
-        cmocka_unit_test(peaks_are_those_of_a_card)};
+        cmocka_unit_test(peaks_are_those_of_a_card),      cmocka_unit_test(a_new_card_has_larger_workspaces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
