@@ -204,10 +204,12 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 SUITE     = BUILD=$(BUILD) tests/suite
 BRIEF    := $(and $(SANITIZE),$(if $(LONGBP_EXHAUSTIVE),,1))
 LONG     := auto_ranks batch_command bf16 bread compare compare_table compare_times config_keys flops galore kills \
-            largest_turn machine_load max_context objective_methods offload_places optimizer_steps plan plan_command plan_ranks planner \
-            plot_command preference published_ranks ranks_command ranks_ends record_table replica_updates replicas samples \
-            shared_prompt spaco stages step sweep_file train_command train_ranks_command train_sequences training trial_text verify \
-            weights writers
+            largest_block machine_load max_context objective_methods offload_places optimizer_steps plan plan_command \
+            plan_ranks planner plot_command preference published_ranks ranks_command ranks_ends record_table \
+            replica_updates replicas samples segments shared_prompt spaco step sweep_file train_command \
+            train_ranks_command train_sequences training trial_text verify weights writers
+UNKNOWN  := $(filter-out $(notdir $(TESTS)),$(LONG:%=test_%))
+$(if $(UNKNOWN),$(error LONG names suites that there are not: $(UNKNOWN)))
 LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes system_calls)) \
             $(if $(BRIEF),$(addprefix %/test_,$(LONG)))
 RUNS     := $(addprefix run/,$(filter-out $(LEFT_OUT),$(wildcard tests/check_*) $(TESTS)))
