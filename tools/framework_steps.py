@@ -1,0 +1,294 @@
+"""A training step of a transformers model on meta tensors: the storages that PyTorch's allocator would count.
+
+Meta tensors have sizes and lifetimes but no bytes, and pass through the same autograd engine in the same order as a card's.
+A dispatch mode sees each storage that an operation makes; a weak reference tells when the last tensor, saved variable or
+name lets go of it. CUDA kernels' own requests within an operation are added by rule (WITHIN). Nothing needs a card.
+"""
+import dataclasses
+import weakref
+
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+import peft  # beforehand: its modules make tensors when they are first read, on whatever device is the default
+
+BLOCK = 512  # bytes: the caching allocator counts multiples
+CUBLAS = 8519680  # a workspace for each thread that multiplies, forward's and autograd's; before sm_90
+TRL_TILE = (4096, 32768)  # tokens and columns of TRL's fused head
+
+
+def up(n, multiple):
+    return -(-n // multiple) * multiple
+
+
+@dataclasses.dataclass
+class Setting:
+    """Values are those of `longbp plan`: its options and the keys of --framework."""
+    model: str
+    context: int
+    method: str = "checkpoint"
+    batch: int = 1
+    rank: int = 0
+    targets: str = "q,v"
+    optimizer: str = ""
+    loss: str = "whole"
+    loss_rows: int = 2048
+    outputs: str = "released"
+    mask: str = "none"
+    attention: str = "flash"
+    reentrant: str = "no"
+    gradients: str = "fresh"
+    adapters: str = "f32"
+
+    def words(self):
+        framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters"]
+        words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch),
+                 "--framework", ",".join(f"{key}={getattr(self, key)}" for key in framework)]
+        if self.rank:
+            words += ["--lora", f"r={self.rank},alpha=16,targets={self.targets}"]
+        return words + (["--optimizer", self.optimizer] if self.optimizer else [])
+
+    def __str__(self):
+        changed = [f"{f.name}={getattr(self, f.name)}" for f in dataclasses.fields(self)[2:] if getattr(self, f.name) != f.default]
+        return " ".join([self.model, str(self.context), *changed])
+
+
+def flash_backward(q, k):
+    """dq in f32 and softmax's sums; with fewer key heads also dk and dv of all heads."""
+    batch, heads, tokens, dim = q.shape
+    sums = batch * heads * up(tokens, 128) * (up(dim, 32 if dim <= 128 else 64) + 1) * 4
+    return sums + (2 * batch * tokens * heads * up(dim, 8) * q.element_size() if heads != k.shape[1] else 0)
+
+
+WITHIN = {"aten._scaled_dot_product_flash_attention_backward.default": lambda args: flash_backward(args[1], args[2])}
+
+
+@dataclasses.dataclass
+class Event:
+    number: int  # of the storage; a release has its allocation's
+    bytes: int  # negative: released
+    live: int
+    moment: str
+    made: str
+
+    def __str__(self):
+        return f"{self.moment:9} {'+' if self.bytes > 0 else '-'}{self.number:<6} {abs(self.bytes):14} live {self.live:15}  {self.made}"
+
+
+class Storages(TorchDispatchMode):
+    def __init__(self, padded):
+        super().__init__()
+        self.padded, self.moment, self.live, self.number, self.known, self.events = padded, "setup", 0, 0, set(), []
+
+    def count(self, number, size, made):
+        self.live += size
+        self.events.append(Event(number, size, self.live, self.moment, made))
+
+    def release(self, identity, number, size, made):
+        self.known.discard(identity)
+        self.count(number, -size, made)
+
+    def see(self, tensor, operation):
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "meta":
+            return
+        storage = tensor.untyped_storage()
+        identity = storage._cdata
+        if identity in self.known or storage.nbytes() == 0:
+            return
+        size, made = up(storage.nbytes(), BLOCK), f"{operation} {list(tensor.shape)} {str(tensor.dtype)[6:]}"
+        self.number += 1
+        self.known.add(identity)
+        self.count(self.number, size, made)
+        weakref.finalize(storage, self.release, identity, self.number, size, made)
+
+    def within(self, size, operation):
+        self.number += 1
+        self.count(self.number, size, operation)
+        self.count(self.number, -size, operation)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._local_scalar_dense.default and args[0].device.type == "meta":
+            return not self.padded  # "is nothing padded?", "is nothing packed?"
+        out = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            self.see(tensor, str(function))
+        if str(function) in WITHIN:
+            self.within(up(WITHIN[str(function)](args), BLOCK), f"within {function}")
+        return out
+
+    def peak(self):
+        return max((event for event in self.events if event.moment != "setup"), key=lambda event: event.live)
+
+
+def attention(kind):
+    """SDPA as CUDA dispatches it: meta tensors would take the path without a kernel."""
+    def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        if kind == "flash":
+            return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=scale)[0]
+        if enable_gqa:
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
+    return sdpa
+
+
+# ---- heads with their loss, of hidden states [tokens, width]
+
+def chunked(hidden, weight, labels, rows):
+    """Logits and cross-entropy of `rows` tokens at a time, each under a checkpoint."""
+    def part(hidden, weight, labels):
+        return F.cross_entropy(F.linear(hidden, weight).float(), labels, reduction="sum")
+    parts = zip(hidden.split(rows), labels.split(rows))
+    return sum(checkpoint(part, h, weight, y, use_reentrant=False) for h, y in parts)
+
+
+class Liger(torch.autograd.Function):
+    """Liger's fused linear cross-entropy after its source: chunks by the ratio of vocabulary and width; gradients in forward."""
+    @staticmethod
+    def forward(ctx, hidden, weight):
+        tokens, (vocab, width) = len(hidden), weight.shape
+        rows = 1 << (-(-tokens // -(-vocab // width)) - 1).bit_length()
+        grad = torch.zeros_like(hidden)
+        grad_weight = torch.zeros_like(weight) if weight.requires_grad else None
+        losses = torch.zeros(tokens, dtype=torch.float32)
+        for h, g in zip(hidden.split(rows), grad.split(rows)):
+            logits = h @ weight.t()  # which the kernel turns into their gradient
+            g.copy_(logits @ weight)
+            if grad_weight is not None:
+                grad_weight += torch.mm(logits.t(), h)
+        ctx.save_for_backward(grad, grad_weight)
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.saved_tensors
+
+
+class Trl(torch.autograd.Function):
+    """TRL's fused head after its source: tiles of logits, gradients summed in f32."""
+    @staticmethod
+    def forward(ctx, hidden, weight):
+        sums = [torch.zeros(len(hidden), dtype=torch.float32, device=hidden.device) for _ in range(7)]
+        tile = torch.empty(min(len(hidden), TRL_TILE[0]), TRL_TILE[1], dtype=hidden.dtype, device=hidden.device)
+        log_sum, entropy = sums[0] + sums[1], sums[2] + sums[3]
+        ctx.save_for_backward(hidden, weight, log_sum, entropy)
+        return sums[6] - log_sum
+
+    @staticmethod
+    def backward(ctx, grad):
+        hidden, weight, *_ = ctx.saved_tensors
+        grad_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device)
+        grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=hidden.device) if ctx.needs_input_grad[1] else None
+        tile = torch.empty(min(len(hidden), TRL_TILE[0]), TRL_TILE[1], dtype=hidden.dtype, device=hidden.device)
+        return grad_hidden.to(hidden.dtype), None if grad_weight is None else grad_weight.to(weight.dtype)
+
+
+# ---- the step
+
+def build(config, setting):
+    from transformers import AutoConfig, AutoModelForCausalLM
+    config = AutoConfig.for_model(**config)
+    config.use_cache = False
+    model = base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    if setting.rank:
+        from peft import LoraConfig, get_peft_model
+        targets = setting.targets if setting.targets == "all-linear" else [f"{t}_proj" for t in setting.targets.split(",")]
+        model = get_peft_model(base, LoraConfig(r=setting.rank, lora_alpha=16, target_modules=targets))
+    if setting.adapters == "bf16":  # peft leaves those of meta tensors in f32, whatever is asked
+        for p in model.parameters():
+            p.data = p.data.to(torch.bfloat16)
+    model.train()
+    if setting.method == "checkpoint":
+        base.gradient_checkpointing_enable({"use_reentrant": setting.reentrant == "yes"})
+        if setting.rank or setting.reentrant == "yes":
+            base.enable_input_require_grads()
+    return model, base
+
+
+def loss_of(model, base, ids, labels, setting):
+    """The loss, and what the caller keeps until backward is done."""
+    if setting.loss == "whole":
+        more = {"attention_mask": torch.zeros_like(ids)} if setting.mask == "padded" else {}
+        out = model(input_ids=ids, labels=labels, **more)
+        return out.loss, out if setting.outputs == "kept" else None
+    hidden, labels = base.model(input_ids=ids).last_hidden_state.flatten(0, 1), labels.flatten()
+    weight = base.get_output_embeddings().weight
+    if setting.loss == "chunked":
+        return chunked(hidden, weight, labels, setting.loss_rows), None
+    if setting.loss == "liger":
+        return Liger.apply(hidden, weight), None
+    return Trl.apply(hidden.clone(), weight).sum(), None
+
+
+def storages(config, setting):
+    """The storages of one step, after one that made the optimizer's state and gradients that are held."""
+    F.scaled_dot_product_attention = attention(setting.attention)
+    seen = Storages(setting.mask == "padded")
+    with seen, torch.device("meta"):
+        model, base = build(config, setting)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        libraries = [torch.empty(CUBLAS, dtype=torch.uint8) for _ in range(2)]
+        optimizer = torch.optim.AdamW(trained, foreach=True) if setting.optimizer else None
+        if optimizer or setting.gradients == "held":
+            for p in trained:
+                p.grad = torch.empty_like(p)
+        with torch.device("cpu"):  # where AdamW counts its steps
+            if optimizer:
+                optimizer.step()
+        if setting.gradients == "fresh":
+            model.zero_grad()
+        ids, labels = (torch.zeros(setting.batch, setting.context, dtype=torch.int64) for _ in range(2))
+        seen.moment = "forward"
+        loss, kept = loss_of(model, base, ids, labels, setting)
+        seen.moment = "backward"
+        loss.backward()
+        del loss, kept
+        seen.moment = "optimizer"
+        with torch.device("cpu"):
+            if optimizer:
+                optimizer.step()
+        del libraries
+    return seen
+
+
+# ---- segments
+
+def reserved(events):
+    """Bytes of the segments that CUDACachingAllocator holds at most, without garbage collection or expandable segments."""
+    MIB = 1 << 20
+    free, where, held = {True: [], False: []}, {}, 0  # blocks: [segment, begin, bytes, taken], best fit, lowest first
+    segments = []
+    for event in events:
+        if event.bytes > 0:
+            small = event.bytes <= MIB
+            block = min((b for b in free[small] if b[2] >= event.bytes), key=lambda b: (b[2], b[0], b[1]), default=None)
+            if block:
+                free[small].remove(block)
+            else:
+                block = [len(segments), 0, 2 * MIB if small else 20 * MIB if event.bytes < 10 * MIB else up(event.bytes, 2 * MIB), False]
+                held += block[2]
+                segments.append([block])
+            blocks, rest = segments[block[0]], block[2] - event.bytes
+            if rest >= BLOCK if small else rest > MIB:
+                block[2] = event.bytes
+                blocks.append([block[0], block[1] + event.bytes, rest, False])
+                blocks.sort(key=lambda b: b[1])
+                free[small].append(blocks[blocks.index(block) + 1])
+            block[3], where[event.number] = True, (block, small)
+        else:
+            block, small = where.pop(event.number)
+            blocks = segments[block[0]]
+            block[3] = False
+            at = blocks.index(block)
+            for right, left in ((at + 1, at), (at, at - 1)):
+                if left >= 0 and right < len(blocks) and not blocks[left][3] and not blocks[right][3]:
+                    for b in (blocks[left], blocks[right]):
+                        if b is not block:
+                            free[small].remove(b)
+                    blocks[left][2] += blocks[right][2]
+                    block = blocks[left]
+                    del blocks[right]
+            free[small].append(block)
+    return held  # which segments never leave
