@@ -354,6 +354,7 @@ static void planned(const struct setting *setting, void (*use)(struct framework_
 static void take_peak(struct framework_run *run, void *peak)
 {
     framework_run_step(run);
+    assert_true(run->pool.reserved_bytes >= run->tape.device->arena.peak_bytes);
     *(size_t *)peak = run->tape.device->arena.peak_bytes;
 }
 

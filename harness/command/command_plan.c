@@ -241,13 +241,38 @@ static void print_work(const struct record *record)
 }
 
 // Prints whose step it is, how far it was checked, and that its time is unknown.
-static void print_framework(const struct record_framework *framework)
+// The verdict of the reserved bytes on a limit; NULL: there is none.
+static const char *verdict(const struct plan *plan)
 {
+    const struct record_framework *framework = plan->record.framework;
+    double limit = (double)plan->limit_bytes;
+    return !plan->limit_bytes                        ? NULL
+           : framework->reserved_high_bytes <= limit ? "fits"
+           : plan->record.peak_bytes <= limit        ? "may fit"
+                                                     : "does not fit";
+}
+
+static void print_reserved(const struct plan *plan)
+{
+    const struct record_framework *framework = plan->record.framework;
+    char low[32], high[32];
+    size_text((size_t)framework->reserved_low_bytes, low, sizeof low);
+    size_text((size_t)framework->reserved_high_bytes, high, sizeof high);
+    printf("  %-20s %s to %s  by PyTorch's allocator, simulated, to 1.3 times the peak; a context is beside it\n",
+           "reserved", low, high);
+    if (verdict(plan))
+        printf("  %-20s %s, by the reserved bytes\n", "limit", verdict(plan));
+}
+
+static void print_framework(const struct plan *plan)
+{
+    const struct record_framework *framework = plan->record.framework;
     printf("framework\n  %-20s %s, PyTorch %s, checked %s\n", framework->name, framework->version, framework->torch,
            framework->checked);
     printf("  %-20s %s, %s\n", "peak", framework->peak_moment, framework->peak_operation);
     if (framework->unchecked)
         printf("  %-20s %s\n", "not checked", framework->unchecked);
+    print_reserved(plan);
     printf("  %-20s unknown: its operations' times were not measured\n", "time");
 }
 
@@ -280,7 +305,7 @@ static void print_table(const struct plan *plan)
                drawn == 1 ? "" : "s");
     print_work(record);
     if (plan->trial.framework)
-        print_framework(record->framework);
+        print_framework(plan);
     else if (plan->trial.profile)
         print_time(plan);
     if (plan->record.ranks->given)
@@ -308,6 +333,8 @@ static void print_json(const struct plan *plan)
     set_limit(object, "limit_bytes", "missing_bytes", max_bytes(plan), plan->limit_bytes);
     set_limit(object, "host_limit_bytes", "host_missing_bytes", plan->record.host_peak_bytes,
               plan->host_limit_bytes);
+    if (plan->trial.framework && plan->limit_bytes)
+        json_object_set_new(object, "verdict", json_string(verdict(plan)));
     json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
     command_print(object, JSON_INDENT(2));
 }

@@ -150,6 +150,7 @@ struct record_timeline {
 struct record_framework {
     bool given;
     const char *name, *version, *torch, *checked, *unchecked, *peak_moment, *peak_operation;
+    double reserved_low_bytes, reserved_high_bytes;
 };
 
 struct record_roofline {

@@ -236,6 +236,14 @@ FIELDS framework_fields[] = {{FIELD(record_framework, name), .type = FIELD_STRIN
                               .null = "no step was taken"},
                              {FIELD(record_framework, peak_operation), .type = FIELD_STRING,
                               .meaning = "PyTorch's operation that makes it", .null = "no step was taken"},
+                             {FIELD(record_framework, reserved_low_bytes), .type = FIELD_COUNT, .unit = "bytes",
+                              .meaning = "bytes that PyTorch's caching allocator reserves for the step in the "
+                                         "segments that its rules give",
+                              .null = "no step was taken"},
+                             {FIELD(record_framework, reserved_high_bytes), .type = FIELD_COUNT, .unit = "bytes",
+                              .meaning = "the same with the fragments of a long run: 1.3 times the peak, which no "
+                                         "published run exceeds, or more",
+                              .null = "no step was taken"},
                              {0}};
 
 FIELDS load_fields[] = {

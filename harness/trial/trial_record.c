@@ -39,7 +39,9 @@ void trial_record_open(struct record *record, const struct trial *trial)
                                                              .version = framework_version_name(trial->framework),
                                                              .torch = FRAMEWORK_TORCH,
                                                              .checked = FRAMEWORK_CHECKED,
-                                                             .unchecked = framework_trial_unchecked(trial)},
+                                                             .unchecked = framework_trial_unchecked(trial),
+                                                             .reserved_low_bytes = NAN,
+                                                             .reserved_high_bytes = NAN},
                                   sizeof *record->framework);
     record->shares = trial->shares ? json_loads(trial->shares, 0, NULL) : NULL;
     record->profile = trial->profile ? trial->profile->name : NULL;
@@ -62,11 +64,20 @@ static const double *tally_of(const size_t bytes[CATEGORY_COUNT])
     return apart(tally, sizeof tally);
 }
 
+// Reserved bytes over allocated bytes of runs whose allocator was left as it is: 1.10 and 1.14 (NeMo-RL, pull
+// request 926), 1.11 and 1.23 (fms-acceleration, pull request 14).
+#define RESERVED_OVER_PEAK 1.3
+
 void trial_record_framework(struct record *record, const struct framework_run *run)
 {
     struct record_framework *framework = (struct record_framework *)record->framework;
     framework->peak_moment = run->tape.peak_moment;
     framework->peak_operation = run->tape.peak_operation;
+    if (!run->tape.peak_bytes)
+        return;
+    framework->reserved_low_bytes = (double)run->pool.reserved_bytes;
+    framework->reserved_high_bytes =
+        fmax(framework->reserved_low_bytes, ceil(RESERVED_OVER_PEAK * (double)run->tape.peak_bytes));
 }
 
 void trial_record_figures(struct record *record, const struct rank_figures *figures)

@@ -3,12 +3,14 @@
 #pragma once
 #include "kernels/framework/framework.h"
 #include "kernels/framework/tape.h"
+#include "kernels/framework/torch_pool.h"
 #include "kernels/model/model.h"
 
 #define FRAMEWORK_STATES 2 // at most
 
 struct framework_run {
     struct tape tape;
+    struct torch_pool pool; // of all that the tape makes
     const struct model *model;
     struct framework framework;
     enum framework_walk walk;

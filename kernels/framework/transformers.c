@@ -29,6 +29,17 @@ static void open_parameter(struct framework_run *run, size_t i)
             tape_new(tape, "state", weight->rows, weight->cols, weight->dtype, CATEGORY_OPTIMIZER);
 }
 
+// Repeats what fits for the caching allocator.
+static void reserve(void *pool, const struct storage *storage, bool allocated)
+{
+    if (!storage->data)
+        return;
+    if (allocated)
+        torch_pool_allocate(pool, storage->serial, storage->bytes);
+    else
+        torch_pool_free(pool, storage->serial);
+}
+
 void framework_run_open(struct framework_run *run, const struct model *model,
                         const struct framework_run_options *options)
 {
@@ -36,13 +47,14 @@ void framework_run_open(struct framework_run *run, const struct model *model,
     struct tape *tape = &run->tape;
     size_t tokens = options->context * options->batch;
     size_t library_bytes = device->compute_capability >= 90 ? CUBLAS_BYTES_SM90 : CUBLAS_BYTES;
-    *run = (struct framework_run){.tape = {.device = device, .moment = "setup"},
-                                  .model = model,
-                                  .framework = options->framework,
-                                  .walk = options->walk,
-                                  .context = options->context,
-                                  .batch = options->batch,
-                                  .states = options->states};
+    *run = (struct framework_run){
+        .tape = {.device = device, .moment = "setup", .observe = reserve, .observer = &run->pool},
+        .model = model,
+        .framework = options->framework,
+        .walk = options->walk,
+        .context = options->context,
+        .batch = options->batch,
+        .states = options->states};
     run->weights = calloc(model->parameter_count, sizeof *run->weights);
     run->state = calloc(FRAMEWORK_STATES * model->parameter_count, sizeof *run->state);
     CHECK(run->weights && run->state);
@@ -143,5 +155,6 @@ void framework_run_close(struct framework_run *run)
     free(run->weights);
     free(run->state);
     tape_close(tape);
+    torch_pool_close(&run->pool);
     *run = (struct framework_run){0};
 }
