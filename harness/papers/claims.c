@@ -78,13 +78,22 @@ static void take_rounds(struct side *side, const struct record_column *column)
     }
 }
 
+// Tells whether a condition is of another framework's records.
+static bool asks_for_frameworks(const char *const *conditions)
+{
+    bool asks = false;
+    for (size_t i = 0; conditions && conditions[i]; i++)
+        asks |= strncmp(conditions[i], "framework", strlen("framework")) == 0;
+    return asks;
+}
+
 static bool side_open(struct side *side, const struct claim_query *query, const char *const *conditions,
                       struct status *status)
 {
-    static const char ok[] = "status=ok";
     struct record_columns columns;
     struct record_column column;
-    const char *const is_ok[] = {ok};
+    static const char *const always[] = {"status=ok", "trial.framework=null"};
+    size_t always_count = asks_for_frameworks(conditions) ? 1 : 2;
     const char *apart[APART_MAX + 5] = {"method", "measure"};
     size_t used = 2, given = length_of(query->apart);
     CHECK(given <= APART_MAX);
@@ -95,7 +104,7 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
         apart[used++] = "batch";
     }
     bool fine = results_open(&side->every, query->records, length_of(query->records), true, status) &&
-                record_filter(&side->every, is_ok, 1, status) &&
+                record_filter(&side->every, always, always_count, status) &&
                 record_filter(&side->every, conditions, length_of(conditions), status);
     results_of(&side->results, &side->every, false);
     record_columns_open(&columns, &side->every);
