@@ -727,6 +727,33 @@ static void largest_tensors_are_the_logits(void **state)
     assert_string_equal(largest.operation, "log_softmax_backward");
 }
 
+// Bytes a token above those before the step, rounded, of Llama 3 8B at 4,096 tokens, all weights.
+static void older_versions_are_transformers(void **state)
+{
+    (void)state;
+    static const struct {
+        enum framework_version version;
+        size_t full, checkpoint;
+    } versions[] = {{TRANSFORMERS_4_46, 8392085, 1834133},
+                    {TRANSFORMERS_4_51, 8654604, 1834508},
+                    {TRANSFORMERS_5_24, 7999244, 1834508}};
+    for (size_t i = 0; i < COUNT(versions); i++)
+        for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
+            struct setting setting = {.model = "llama-3-8b",
+                                      .context = 4096,
+                                      .version = versions[i].version,
+                                      .checkpoint = checkpoint,
+                                      .reentrant = REENTRANT_NO,
+                                      .gradients = GRADIENTS_HELD};
+            struct watch seen;
+            planned(&setting, watch_step, &seen);
+            size_t most =
+                seen.moments[FORWARD] > seen.moments[BACKWARD] ? seen.moments[FORWARD] : seen.moments[BACKWARD];
+            assert_int_equal((most - seen.moments[RESIDENT] + 2048) / 4096,
+                             checkpoint ? versions[i].checkpoint : versions[i].full);
+        }
+}
+
 // ---- StreamBP, arXiv 2506.03077, Figure 3: its script with transformers 4.51, on an A800
 
 // The last points without checkpoints, whose contexts are read from the figure to some 12 tokens.
@@ -965,8 +992,9 @@ static void peaks_are_those_of_a_card(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peaks_are_transformers),         cmocka_unit_test(moments_are_transformers),
-        cmocka_unit_test(largest_tensors_are_the_logits), cmocka_unit_test(peaks_are_those_of_figure_3),
-        cmocka_unit_test(peaks_are_those_of_a_card),      cmocka_unit_test(a_new_card_has_larger_workspaces)};
+        cmocka_unit_test(peaks_are_transformers),          cmocka_unit_test(moments_are_transformers),
+        cmocka_unit_test(largest_tensors_are_the_logits),  cmocka_unit_test(older_versions_are_transformers),
+        cmocka_unit_test(peaks_are_those_of_figure_3),     cmocka_unit_test(peaks_are_those_of_a_card),
+        cmocka_unit_test(a_new_card_has_larger_workspaces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
