@@ -1,0 +1,153 @@
+// Plans of transformers' step by the program: what a record says, searches that agree with plans, and what is
+// refused.
+#define _GNU_SOURCE // asprintf
+#include "tests/asked.h"
+#include "tests/golden.h"
+#include "tests/sanitized.h"
+#include <string.h>
+
+#define PLAN "plan --model llama-3-8b --dtype bf16 --like transformers --context 8192 --method checkpoint "
+
+static const char *text_at(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "null";
+}
+
+static void a_record_says_whose_step_it_is(void **state)
+{
+    (void)state;
+    json_t *record = longbp_json(PLAN "--lora r=8 --profile rtx-3090 --json");
+    json_t *framework = json_object_get(record, "framework");
+    static const char *const unknown[] = {"estimate_ms", "bytes_moved",       "launches",
+                                          "loss",        "lower_bound_bytes", "peak_over_bound"};
+    // 28.86 GiB: what transformers' tensors and cuBLAS's workspaces are (tests/test_frameworks.c).
+    assert_true(number(record, "peak_bytes") == 30985398272.0);
+    assert_true(number(record, "flops") > number(record, "model_flops"));
+    for (size_t i = 0; i < COUNT(unknown); i++)
+        assert_true(json_is_null(json_object_get(record, unknown[i])));
+    assert_string_equal(text_at(framework, "name"), "transformers");
+    assert_string_equal(text_at(framework, "version"), "5.24.0");
+    assert_string_equal(text_at(framework, "unchecked"), "null");
+    assert_string_equal(text_at(framework, "peak_moment"), "backward");
+    assert_string_equal(text_at(framework, "peak_operation"), "log_softmax_backward");
+    assert_string_equal(text_at(json_object_get(json_object_get(record, "trial"), "framework"), "reentrant"), "no");
+    json_decref(record);
+    record = longbp_json(PLAN "--framework version=4.51 --json");
+    framework = json_object_get(record, "framework");
+    assert_string_equal(text_at(framework, "version"), "4.51.3");
+    assert_string_equal(text_at(json_object_get(json_object_get(record, "trial"), "framework"), "reentrant"),
+                        "yes");
+    json_decref(record);
+}
+
+static void what_was_not_checked_is_named(void **state)
+{
+    (void)state;
+    static const char *const unchecked[][2] = {
+        {"version=4.56", "version 4.56"},
+        {"trainer=trl", "a fused head, which is modelled after its source"},
+        {"loss=liger", "a fused head, which is modelled after its source"},
+        {"attention=efficient", "efficient attention without a mask"},
+        {"attention=efficient,mask=padded", "a padded mask but with version 4.51"},
+        {"attention=efficient,mask=padded,version=4.51", "null"},
+        {"loss=chunked,reentrant=yes,gradients=held", "null"},
+    };
+    for (size_t i = 0; i < COUNT(unchecked); i++) {
+        json_t *record = longbp_json(PLAN "--framework %s --json", unchecked[i][0]);
+        assert_string_equal(text_at(json_object_get(record, "framework"), "unchecked"), unchecked[i][1]);
+        json_decref(record);
+    }
+}
+
+// Each option of the framework makes another trial.
+static void options_are_part_of_the_id(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"version=4.51",   "trainer=trl",   "loss=chunked",
+                                          "outputs=kept",   "reentrant=yes", "adapters=bf16",
+                                          "gradients=held", "loss_rows=100", "trainer=hf"};
+    json_t *ids = json_object();
+    for (size_t i = 0; i < COUNT(options); i++) {
+        json_t *record = longbp_json(PLAN "--framework %s --json", options[i]);
+        json_object_set_new(ids, text_at(record, "id"), json_true());
+        json_decref(record);
+    }
+    assert_int_equal(json_object_size(ids), COUNT(options));
+    json_t *record = longbp_json(PLAN "--json");
+    assert_non_null(json_object_get(ids, text_at(record, "id"))); // the trainer's default said
+    json_decref(record);
+    json_decref(ids);
+}
+
+// The longest context and the largest batch fit by `plan`, and one more does not.
+static void searches_and_plans_agree(void **state)
+{
+    (void)state;
+    static const char *const searches[][2] = {
+        {"max-context --model llama-3-8b --lora r=8 --profile rtx-3090", "context"},
+        {"max-batch --model qwen3-4b --context 3000 --memory-limit 80GiB --framework loss=chunked", "batch"}};
+    for (size_t s = 0; s < COUNT(searches); s++) {
+        json_t *rows = longbp_records(0, "%s --dtype bf16 --like transformers --json", searches[s][0]), *row;
+        size_t i;
+        assert_int_equal(json_array_size(rows), 2); // full, checkpoint
+        json_array_foreach(rows, i, row)
+        {
+            const json_t *trial = json_object_get(row, "trial");
+            size_t found = (size_t)number(trial, searches[s][1]);
+            const char *rest = strchr(searches[s][0], ' ');
+            for (size_t more = 0; more < 2; more++) {
+                json_t *plan =
+                    longbp_json("plan %s --dtype bf16 --like transformers --json --method %s --%s %zu", rest,
+                                text_at(json_object_get(trial, "method"), "name"), searches[s][1], found + more);
+                assert_true(json_is_true(json_object_get(plan, "fits")) == (more == 0));
+                json_decref(plan);
+            }
+        }
+        json_decref(rows);
+    }
+}
+
+// The most live bytes of the time line are the peak.
+static void a_time_line_has_the_peak(void **state)
+{
+    (void)state;
+    json_t *record = record_of("{'model': 'llama-3-8b', 'dtype': 'bf16', 'device': 'plan-transformers', 'context': "
+                               "1024, 'method': 'full', 'measure': {'timeline': true}}");
+    json_t *events = json_object_get(json_object_get(record, "timeline"), "events"), *event;
+    double most = 0;
+    size_t i, c;
+    json_array_foreach(events, i, event)
+    {
+        double live = 0;
+        for (c = 2; c < json_array_size(event); c++)
+            live += json_number_value(json_array_get(event, c));
+        most = fmax(most, live);
+    }
+    assert_true(most == number(record, "peak_bytes"));
+    json_decref(record);
+}
+
+static void answer(FILE *out, const char *input)
+{
+    char *said;
+    int code = longbp(&said, input);
+    said[strcspn(said, "\n")] = 0;
+    fprintf(out, "%s\n(exit code %d)", said, code);
+    free(said);
+}
+
+static void what_is_not_known_is_refused(void **state)
+{
+    (void)state;
+    golden_hold(answer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_says_whose_step_it_is), cmocka_unit_test(what_was_not_checked_is_named),
+        cmocka_unit_test(options_are_part_of_the_id),     cmocka_unit_test(searches_and_plans_agree),
+        cmocka_unit_test(a_time_line_has_the_peak),       cmocka_unit_test(what_is_not_known_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
