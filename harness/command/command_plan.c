@@ -121,6 +121,10 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
         !plan_flags_limit(&arguments->flags, &plan->trial, &plan->limit_bytes, plan->limit_what,
                           sizeof plan->limit_what, status))
         return false;
+    if (arguments->categories && plan->trial.framework)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--categories: operations are timed by this program's kernels, and this step is of "
+                          "transformers; leave it out");
     plan->host_limit_bytes = plan->trial.host_memory_limit_bytes;
     if (!choose_method(
             &plan->trial,
