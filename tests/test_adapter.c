@@ -349,37 +349,65 @@ static void experts_are_named_apart(void **state)
     }
 }
 
-// Adapters would hold the factors of a shared expert under another name.
-static void experts_of_other_names_are_refused(void **state)
+// A shared expert that has no gate is "shared_experts", which "all-linear" leaves out, as it does gpt-oss's
+// experts.
+static void shared_experts_have_their_families_name(void **state)
 {
     (void)state;
-    struct trial trial = trial_with("'deepseek-v3'", "{'targets': ['router', 'experts_gate_up', 'experts_down']}");
-    assert_int_equal(trial.lora.targets, LORA_PARAMETERS);
+    struct trial trial =
+        trial_with("'deepseek-v3'", "{'targets': ['gate', 'layers.4.mlp.shared_experts.up_proj']}");
+    struct model model;
+    assert_int_equal(trial.lora.targets, LORA_GATE | LORA_UP);
+    assert_int_equal(lora_factors_of(&trial.lora, 4, LORA_UP).rank, 8);
+    assert_int_equal(lora_factors_of(&trial.lora, 5, LORA_UP).rank, 0);
+    model_list(&model, &trial.config, &trial.lora);
+    struct adapter_tensors tensors = adapter_tensors_of(&model, NULL);
+    assert_true(has_tensor(&tensors, "model.layers.4.mlp.shared_experts.up_proj", "lora_B.weight"));
+    assert_true(has_tensor(&tensors, "model.layers.2.mlp.gate_proj", "lora_A.weight")); // a dense layer
+    free(tensors.items);
+    model_close(&model);
     trial_free(&trial);
-    char *json = quoted("{'model': 'deepseek-v3', 'method': 'full', 'context': 8, 'lora': {'targets': ['gate']}}");
+    static const struct {
+        const char *model;
+        unsigned targets;
+    } all[] = {
+        {"'glm-4.5-air'", LORA_Q | LORA_K | LORA_V | LORA_O | LORA_GATE | LORA_UP | LORA_DOWN | LORA_PARAMETERS},
+        {"'gpt-oss-20b'", LORA_Q | LORA_K | LORA_V | LORA_O}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        trial = trial_with(all[i].model, "{'targets': 'all-linear'}");
+        assert_int_equal(trial.lora.targets, all[i].targets);
+        assert_int_equal(lora_factors_of(&trial.lora, 3, LORA_GATE).rank, 0);
+        trial_free(&trial);
+    }
+    char *json =
+        quoted("{'model': 'gpt-oss-20b', 'method': 'full', 'context': 8, 'lora': {'targets': ['router']}}");
     struct status status = {0};
     assert_false(trial_decode(&trial, json, "c", &status));
-    if (!strstr(status.message, "mlp.shared_expert.gate_proj are not supported in this family"))
+    if (!strstr(status.message, "mlp.gate.weight are not supported in this family"))
         fail_msg("%s", status.message);
     trial_free(&trial);
     free(json);
 }
 
 // Names, shapes and order of the numbers as peft 0.21 saves them: of A [experts rank, in] an expert's rows one
-// below the other, of B [out, rank experts] its numbers `experts` apart.
+// below the other, of B [out, rank experts] its numbers `experts` apart; gpt-oss's rows of gate and up take turns.
 static void factors_of_experts_are_as_peft_saves_them(void **state)
 {
     (void)state;
     enum { E = 4, RANK = 3 };
+    static const char in_turn[] =
+        EXPERTS(", 'expert_bias': true, 'router_bias': true, 'swiglu_alpha': 1.702, 'swiglu_limit': 7");
     static const struct {
         const char *targets, *gate_up, *down;
-    } cases[] = {{"['experts_gate_up', 'experts_down']", "mlp.experts.base_layer", "mlp.experts"},
-                 {"['experts_gate_up']", "mlp.experts", NULL},
-                 {"['experts_down']", NULL, "mlp.experts"}};
+        bool in_turn;
+    } cases[] = {{"['experts_gate_up', 'experts_down']", "mlp.experts.base_layer", "mlp.experts", false},
+                 {"['experts_gate_up', 'experts_down']", "mlp.experts.base_layer", "mlp.experts", true},
+                 {"['experts_gate_up']", "mlp.experts", NULL, false},
+                 {"['experts_down']", NULL, "mlp.experts", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char lora[120];
         snprintf(lora, sizeof lora, "{'r': %d, 'targets': %s}", RANK, cases[i].targets);
-        struct trial trial = trial_with(EXPERTS(""), lora);
+        struct trial trial = trial_with(cases[i].in_turn ? in_turn : EXPERTS(""), lora);
         struct model model;
         model_list(&model, &trial.config, &trial.lora);
         struct adapter_tensors tensors = adapter_tensors_of(&model, NULL);
@@ -399,8 +427,10 @@ static void factors_of_experts_are_as_peft_saves_them(void **state)
             assert_true(b->rows == out && b->cols == RANK * E && !adapter_tensor_is_plain(b));
             for (size_t e = 0, n = 0; e < E; e++)
                 for (size_t o = 0; o < out; o++)
-                    for (size_t r = 0; r < RANK; r++, n++)
-                        assert_int_equal(adapter_tensor_index(b, &b->pieces[0], n), (o * RANK + r) * E + e);
+                    for (size_t r = 0; r < RANK; r++, n++) {
+                        size_t row = j || !cases[i].in_turn ? o : o % (out / 2) * 2 + o / (out / 2);
+                        assert_int_equal(adapter_tensor_index(b, &b->pieces[0], n), (row * RANK + r) * E + e);
+                    }
         }
         free(tensors.items);
         model_close(&model);
@@ -731,7 +761,7 @@ int main(void)
         cmocka_unit_test(latent_attention_has_modules_of_its_own),
         cmocka_unit_test(experts_are_named_apart),
         cmocka_unit_test(factors_of_experts_are_as_peft_saves_them),
-        cmocka_unit_test(experts_of_other_names_are_refused),
+        cmocka_unit_test(shared_experts_have_their_families_name),
         cmocka_unit_test_setup_teardown(a_dense_layer_beside_experts_has_its_weights_named, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test(what_chooses_nothing_is_refused),

@@ -47,6 +47,8 @@ static void set_kind(struct fixture *f, const struct kind *kind, bool in_backwar
 {
     const struct optimizer *optimizer = optimizer_find(kind->optimizer);
     f->config.width = f->config.ffn = f->config.vocab = WIDTH;
+    if (!strstr(kind->optimizer, "galore")) // which refuses them
+        fixture_set_experts(&f->config, 2, 4, 2);
     if (optimizer->lora == LORA_BESIDE)
         f->lora = (struct lora){.rank = 8, .alpha = 32, .targets = (1u << LORA_PROJECTIONS) - 1};
     fixture_set_optimizer(f, optimizer, "rate=0.05 decay=0.1 %s%s", kind->options, whens[in_backward]);

@@ -468,6 +468,30 @@ static void more_steps_go_on(void **state)
     }
 }
 
+// Experts go on, and the biases of their choice, which are f32 and which no gradient moves.
+static void experts_go_on_too(void **state)
+{
+#define EXPERTS MORE "--model experts --schedule constant --dtype bf16 --router-bias-update 0.001 "
+    struct scratch *scratch = *state;
+    struct status status = {0};
+    struct config config = *config_preset("tiny");
+    const bool layers[CONFIG_KIND_LAYERS] = {[1] = true};
+    config.layers = 2;
+    config.experts = (struct experts){
+        .routing =
+            {.experts = 4, .chosen = 2, .score = ROUTER_SIGMOID, .normalised = true, .added = 1e-20, .scale = 1},
+        .width = 16,
+        .correction_bias = true};
+    write_text(scratch);
+    if (!config_set_mlp(&config, layers, MLP_EXPERTS) ||
+        !folder_write(scratch_path(scratch, "experts").text, &config, 1, DTYPE_BF16, NULL, &status))
+        fail_msg("%s", status.message);
+    if (run(scratch,
+            EXPERTS "--out whole && " EXPERTS "--steps 6 --out again && " EXPERTS "--out again --resume") != 0)
+        fail_msg("%s", text_of(scratch, "err"));
+    assert_same_run(scratch, "model.safetensors", STEPS);
+}
+
 // A longer run that is killed is not taken for finished by the weights of the shorter one.
 static void weights_of_a_shorter_run_give_way(void **state)
 {
@@ -627,6 +651,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(more_steps_go_on, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(experts_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_of_a_shorter_run_give_way, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_steps_are_refused_where_rates_would_differ, scratch_setup,
                                         scratch_teardown),

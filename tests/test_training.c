@@ -22,6 +22,11 @@ static struct fixture variant(size_t i)
     f.config.layers = 2;
     f.context = i == 1 ? 1 : 12;
     f.config.tied = i == 1;
+    if (i == 0) { // above a dense layer experts, whose biases updates move
+        fixture_set_experts(&f.config, 2, 4, 2);
+        f.config.experts.correction_bias = true;
+        f.router_losses = (struct router_losses){.aux = 0.1, .bias_update = 0x1p-10};
+    }
     f.config.qk_norm = f.config.qkv_bias = i == 2;
     if (i == 2) {
         f.lora = (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V | LORA_DOWN};
@@ -75,7 +80,7 @@ static void add_bits(struct bits *bits, struct device *device, struct tensor t)
     bits->count += count;
 }
 
-// Weights, gradients and state of all parameters that train.
+// Weights, gradients and state of all parameters that train, and those that updates move besides.
 static struct bits all_of(struct fixture *f)
 {
     struct bits bits = {0};
@@ -85,8 +90,9 @@ static struct bits all_of(struct fixture *f)
         unit_acquire(&f->model, unit);
         for (size_t i = 0; i < parameters.count; i++) {
             struct parameter *p = &parameters.items[i];
-            if (p->grad.data) {
+            if (p->grad.data || p->constant)
                 add_bits(&bits, f->device, p->value);
+            if (p->grad.data) {
                 add_bits(&bits, f->device, p->grad);
                 add_bits(&bits, f->device, p->state[0]);
                 add_bits(&bits, f->device, p->state[1]);

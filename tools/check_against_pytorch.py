@@ -227,7 +227,10 @@ EXPERT_ADAPTERS = {  # of mixtures, by family; peft's names of what it puts fact
         "target_modules": ["q_proj"], "target_parameters": ["mlp.experts.down_proj"]}},
     "mixtral": {"parameters": {"target_modules": [], "target_parameters": ["gate.weight", "experts.gate_up_proj"], "use_rslora": True}},
     "qwen2_moe": {"shared": {"target_modules": ["v_proj", "gate_proj", "up_proj", "down_proj", "shared_expert_gate"],
-                             "target_parameters": ["gate_up_proj", "down_proj"]}}}
+                             "target_parameters": ["gate_up_proj", "down_proj"]}},
+    "glm4_moe": {"shared": {"target_modules": ["v_proj"], "target_parameters": [
+        f"shared_experts.{name}_proj.weight" for name in ("gate", "up", "down")]}},
+    "gpt_oss": {"parameters": {"target_modules": ["q_proj"], "target_parameters": ["experts.gate_up_proj", "experts.down_proj"]}}}
 LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
 
@@ -408,7 +411,7 @@ def mixtures(tensors, config):
         one = re.fullmatch(r"(.*\.mlp\.experts)\.(\d+)\.(\w+)_proj\.weight", name)
         if one:
             experts.setdefault(one[1], {})[int(one[2]), one[3]] = w
-        elif ".mlp.experts." in name:
+        elif ".mlp.experts." in name and ".lora_" not in name:
             if config["model_type"] == "gpt_oss":
                 w = w.transpose(1, 2) if w.dim() == 3 else w
                 w = torch.cat([w[:, ::2], w[:, 1::2]], 1) if "gate_up" in name else w
@@ -676,7 +679,7 @@ def config_of(folder):
     return config
 
 
-def add_factors_of_experts(weights, scale):
+def add_factors_of_experts(weights, scale, config):
     """Adds to routers' and experts' weights the products of their factors, which no `linear` is asked for."""
     for at in [name.removesuffix("gate.weight") for name in weights if name.endswith(".mlp.gate.weight")]:
         factors = lambda module: [weights.get(f"base_model.model.{at}{module}.lora_{x}.weight") for x in "AB"]
@@ -691,6 +694,8 @@ def add_factors_of_experts(weights, scale):
             if a is not None:
                 w = at + f"experts.{name}_proj"
                 product = torch.einsum("ore,eri->eoi", b.unflatten(1, (-1, experts)), a.unflatten(0, (experts, -1)))
+                if config["model_type"] == "gpt_oss" and name == "gate_up":
+                    product = torch.cat([product[:, ::2], product[:, 1::2]], 1)
                 weights[w] = weights[w] + scale * product.flatten(0, 1)
 
 
@@ -702,11 +707,12 @@ def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
         weights[embedding] = weights.pop(head)  # another head is not tied
     trained, scale = {name: w for name, w in weights.items() if not name.endswith(("layer_scalar", "e_score_correction_bias"))}, None
     if adapter:
-        trained = {name: w.double() for name, w in load_file(f"{adapter}/adapter_model.safetensors").items()}
+        trained = {name.replace(".mlp.shared_experts.", ".mlp.shared_expert."): w.double()
+                   for name, w in load_file(f"{adapter}/adapter_model.safetensors").items()}
         weights, scale = {**weights, **trained}, scale_of(adapter)
     for w in trained.values():
         w.requires_grad_()
-    add_factors_of_experts(weights, scale)
+    add_factors_of_experts(weights, scale, config)
     ROUTED.clear()
     logits = decoder(weights, config, ids, documents, scale)
     loss = loss_of_logits(logits) + balancing(config)

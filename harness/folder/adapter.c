@@ -1,4 +1,5 @@
 #include "harness/folder/adapter.h"
+#include "harness/folder/adapter_tensors.h"
 #include "harness/folder/folder.h"
 #include "harness/folder/lora_modules.h"
 #include "harness/tensors/folder_contents.h"
@@ -190,7 +191,7 @@ static void describe_target(const struct description *d, size_t target)
         if (!factors.rank)
             continue;
         lora_module_name(name, sizeof name, d->config, l, target);
-        weight_name_within(whole, sizeof whole, d->config->submodule, name);
+        adapter_name_within(whole, sizeof whole, d->config, d->config->submodule, name);
         bool weight = is_written_as_weight(d->config, target), parameter = weight || 1u << target & LORA_PARAMETERS;
         char shown[sizeof whole + sizeof ".weight"];
         snprintf(shown, sizeof shown, "%s%s", same ? lora_module_leaf(target) : whole, weight ? ".weight" : "");

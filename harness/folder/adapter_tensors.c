@@ -34,13 +34,24 @@ static void add_part(struct adapter_tensors *tensors, const struct parameter *p)
     }
 }
 
+void adapter_name_within(char *text, size_t bytes, const struct config *config, const char *submodule,
+                         const char *name)
+{
+    static const char shared[] = ".mlp.shared_expert";
+    const char *at = config->experts.shared_gated ? NULL : strstr(name, shared);
+    char own[sizeof((struct adapter_tensor *)0)->name];
+    size_t end = at ? (size_t)(at - name) + sizeof shared - 1 : strlen(name);
+    snprintf(own, sizeof own, "%.*s%s%s", (int)end, name, at ? "s" : "", name + end);
+    weight_name_within(text, bytes, submodule, own);
+}
+
 // Sets the tensor's name within the whole model.
-static void place(struct adapter_tensor *tensor, const char *submodule)
+static void place(struct adapter_tensor *tensor, const struct config *config, const char *submodule)
 {
     char own[sizeof tensor->name];
     size_t prefix = sizeof ADAPTER_PREFIX - 1;
     memcpy(own, tensor->name, sizeof own);
-    weight_name_within(tensor->name + prefix, sizeof tensor->name - prefix, submodule, own + prefix);
+    adapter_name_within(tensor->name + prefix, sizeof tensor->name - prefix, config, submodule, own + prefix);
 }
 
 struct adapter_tensors adapter_tensors_of(const struct model *model, const char *submodule)
@@ -65,7 +76,7 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
         }
     }
     for (size_t i = 0; i < tensors.count; i++)
-        place(&tensors.items[i], submodule);
+        place(&tensors.items[i], &model->config, submodule);
     return tensors;
 }
 

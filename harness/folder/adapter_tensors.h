@@ -5,6 +5,11 @@
 
 #define ADAPTER_PREFIX "base_model.model." // of every tensor's name
 
+// PEFT's name for that of a module that has factors, or of one of their tensors: within `submodule`, and where all
+// tokens take a shared expert as it is, with its module's name in families that have one, "mlp.shared_experts".
+void adapter_name_within(char *text, size_t bytes, const struct config *config, const char *submodule,
+                         const char *name);
+
 // A parameter's position in a tensor: its first row and column.
 struct adapter_piece {
     const struct parameter *parameter;

@@ -344,12 +344,6 @@ void expert_weights_missing(const struct expert_weights *weights, const struct e
 
 // --- values
 
-// The file's row of an expert that has gate's and up's rows in turn.
-static size_t row_in_turn(size_t row, size_t rows)
-{
-    return row < rows / 2 ? 2 * row : 2 * (row - rows / 2) + 1;
-}
-
 // A number of MXFP4 (OCP Microscaling Formats 1.0): a sign, two bits of exponent and one of fraction, times the
 // power of 2 that 32 of them share.
 static double mxfp4_value(const struct expert_source *source, size_t row, size_t col)

@@ -1,4 +1,5 @@
 #include "harness/folder/lora_modules.h"
+#include "harness/folder/adapter_tensors.h"
 #include "harness/folder/folder_family.h"
 #include "harness/tensors/weight_names.h"
 #include "kernels/base/host_memory.h"
@@ -348,7 +349,7 @@ static void whole_name(const struct config *config, size_t layer, size_t target,
 {
     char own[NAME_BYTES];
     lora_module_name(own, sizeof own, config, layer, target);
-    weight_name_within(key, NAME_BYTES, config->submodule, own);
+    adapter_name_within(key, NAME_BYTES, config, config->submodule, own);
 }
 
 static bool ends_with_name(const char *key, const char *name)
@@ -651,17 +652,24 @@ static bool read_tying(const struct request *request, struct lora *lora, struct 
 
 // ---- the modules
 
-// Whether the family's own modules have another name or order than a mixture of experts has here, so that an
-// adapter's file would not hold their factors: gpt-oss's rows of gate and up take turns.
+// Whether the family's own modules have other names than a mixture of experts has here, so that an adapter's file
+// would not hold their factors.
 static bool is_otherwise_in_files(const struct config *c, size_t layer, size_t target)
 {
     const struct family *family = config_mlp(c, layer)->chooses ? folder_family_of(c) : NULL;
     if (!family || !family->mixture)
         return false;
     enum expert_files files = family->mixture->files;
-    unsigned shared = LORA_GATE | LORA_UP | LORA_DOWN, all = shared | LORA_PARAMETERS;
-    bool own = files == FILES_QWEN || files == FILES_MIXTRAL || files == FILES_MINIMAX;
-    return 1u << target & (files == FILES_GPT_OSS || files == FILES_GRANITE ? all : own ? 0 : shared);
+    return 1u << target & (files == FILES_GRANITE ? LORA_PARAMETERS : files == FILES_GPT_OSS ? LORA_ROUTER : 0);
+}
+
+// Whether "all-linear" leaves the module out, as in peft, which takes it for experts' and finds none of these; and
+// gpt-oss's experts, of which no file has projections.
+static bool is_no_linear(const struct config *c, size_t layer, size_t target)
+{
+    bool mixed = config_mlp(c, layer)->chooses;
+    return mixed && ((!c->experts.shared_gated && 1u << target & (LORA_GATE | LORA_UP | LORA_DOWN)) ||
+                     (c->experts.bias && 1u << target & LORA_PARAMETERS));
 }
 
 // pairs: modules whose factors are one pair here.
@@ -700,13 +708,15 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
             bool applies = request->strict || !parameter;
             if (!target || (applies && (is_excluded(request, key) || !is_in_layers(request, key, l, i))))
                 continue;
+            if (request->all_linear && is_no_linear(c, l, i))
+                continue;
             if (is_otherwise_in_files(c, l, i)) {
                 if (request->all_linear || !given)
                     continue;
                 return json_field_fail(
                     request->fields->target_modules, status,
                     "factors of %s are not supported in this family, whose files have them under "
-                    "another name or in another order; name other modules",
+                    "another name; name other modules",
                     key);
             }
             if (lora_saves(lora, weight))

@@ -337,20 +337,24 @@ static bool saves_projection(const struct trial *trial)
     return saves;
 }
 
-// Tells whether blocks of mxfp4 are parts of rows, as in files of such weights.
-static bool rows_are_blocks(const struct trial *trial, struct json_field field, struct status *status)
+// Tells whether blocks are parts of rows, those of mxfp4, as in files of such weights, or of experts' matrices,
+// which other tokens read.
+static bool blocks_are_whole(const struct trial *trial, struct json_field field, struct status *status)
 {
     struct model model;
-    bool whole = true;
-    size_t block = quantisation_block(QUANTISATION_MXFP4);
+    bool whole = true, rows = trial->quantisation == QUANTISATION_MXFP4;
+    size_t block = quantisation_block(trial->quantisation);
     model_list(&model, &trial->config, &trial->lora);
     for (size_t i = 0; whole && i < model.parameter_count; i++) {
         const struct parameter *p = &model.parameters[i];
-        whole = !is_layer_matrix(&model, p) || parameter_is_factor(p) || p->value.cols % block == 0;
+        if (!is_layer_matrix(&model, p) || parameter_is_factor(p) || (!rows && !p->experts))
+            continue;
+        size_t within = rows ? p->value.cols : p->value.rows / p->experts * p->value.cols;
+        whole = within % block == 0;
         if (!whole)
-            json_field_fail(field, status,
-                            "mxfp4 has blocks of %zu within rows, and those of %s have %zu; choose nf4 or int8",
-                            block, p->name, p->value.cols);
+            json_field_fail(field, status, "%s has blocks of %zu within %s, and those of %s have %zu; %s",
+                            quantisation_name(trial->quantisation), block, rows ? "rows" : "experts' matrices",
+                            p->name, within, rows ? "choose nf4 or int8" : "leave it out");
     }
     model_close(&model);
     return whole;
@@ -376,7 +380,7 @@ json_t *decode_weights(struct trial *trial, struct json_field field, struct stat
             "quantised weights cannot train, and modules_to_save of \"lora\" has some of theirs; leave one of "
             "the two out"));
     trial->quantisation = QUANTISATION_NF4 + (enum quantisation)index;
-    if (trial->quantisation == QUANTISATION_MXFP4 && !rows_are_blocks(trial, field, status))
+    if (!blocks_are_whole(trial, field, status))
         return NULL;
     return json_string(names.items[index]);
 }

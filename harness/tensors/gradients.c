@@ -14,7 +14,8 @@ size_t parameter_file_index(const struct parameter *p, size_t i)
     size_t cols = p->value.cols, row = i / cols, col = i % cols, rows = parameter_file_rows(p);
     if (!parameter_is_reordered(p))
         return i;
-    return p->transposed ? col * p->value.rows + row : (row % rows * cols + col) * p->experts + row / rows;
+    size_t of_expert = p->in_turn ? row_in_turn(row % rows, rows) : row % rows;
+    return p->transposed ? col * p->value.rows + row : (of_expert * cols + col) * p->experts + row / rows;
 }
 
 static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)

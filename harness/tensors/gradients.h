@@ -10,10 +10,16 @@ static inline enum safetensors_form parameter_form(const struct parameter *p)
 }
 
 // Whether files hold its numbers in another order: an embedding's factor A is transposed; experts' factor B,
-// [experts out, rank] here, is [out, rank experts] there, an expert's numbers `experts` apart.
+// [experts out, rank] here, is [out, rank experts] there, an expert's numbers `experts` apart, and gpt-oss's rows
+// of gate and up take turns.
 static inline bool parameter_is_reordered(const struct parameter *p)
 {
     return p->transposed || (p->factor == FACTOR_B && p->experts);
+}
+// The row in turn, of an expert's rows that have those of gate before those of up.
+static inline size_t row_in_turn(size_t row, size_t rows)
+{
+    return row < rows / 2 ? 2 * row : 2 * (row - rows / 2) + 1;
 }
 // Rows in files, and the index there of its number i.
 size_t parameter_file_rows(const struct parameter *p);

@@ -75,6 +75,7 @@ static void add_factors(struct model *model, size_t layer, enum lora_target targ
     struct parameter *a = add_factor(model, rows, in, layer, name, ".lora_A.weight", FACTOR_A);
     struct parameter *b = add_factor(model, out, factors.rank, layer, name, ".lora_B.weight", FACTOR_B);
     a->experts = b->experts = experts;
+    b->in_turn = target == LORA_EXPERTS_GATE_UP && model->config.experts.bias;
     for (size_t i = 0, row = 0; i < count; row += projections[i++]->weight->value.rows) {
         projections[i]->lora_a = a;
         projections[i]->lora_b = b;

@@ -37,6 +37,7 @@ struct parameter {
     bool constant;          // never trains (a buffer in transformers)
     bool wide;              // of the statistics' dtype, whatever the model's
     size_t experts;         // matrices that it holds, one below the other; 0: it is one
+    bool in_turn;           // of each in files the rows of gate and up take turns
     double mean, deviation; // of its random values: a gain is about 1; deviation 0: by name and shape
 
     // Storage of the value (weights.h): codes and scales, or the value itself on the host; and their copies on the
