@@ -22,7 +22,7 @@ CXXFLAGS  = -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)
 # gold, where binutils has it, links a hundred tests in half the time.
 LDFLAGS  := -fopenmp $(SANITIZE) $(if $(shell command -v ld.gold),-fuse-ld=gold)
-LDLIBS   := -ljansson -lopenblas -lm -ldl
+LDLIBS   := -ljansson -lyaml -lopenblas -lm -ldl
 # Calls that can fail for want of memory end the program instead: kernels/base/host_memory.h.
 CHECKED  := malloc calloc realloc posix_memalign strdup strndup asprintf __asprintf_chk vasprintf getline getdelim __getdelim fopen \
             fdopen opendir fdopendir scandir realpath setenv dlopen tsearch regcomp open_memstream

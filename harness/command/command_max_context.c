@@ -28,6 +28,7 @@ static const struct flag own_flags[] = {
     {.name = "method", .flags = OPTION_ALIAS},
     PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
+    PLAN_FLAG_FROM,
     PLAN_FLAG_MEMORY_LIMIT,
     PLAN_FLAG_RESERVE,
     PLAN_FLAGS_RECORDS,

@@ -28,6 +28,7 @@ struct arguments {
 
 static const struct flag own_flags[] = {
     PLAN_FLAG_LIKE,
+    PLAN_FLAG_FROM,
     PLAN_FLAG_MEMORY_LIMIT,
     PLAN_FLAG_RESERVE,
     {"timeline", TEXT_AT(struct arguments, timeline), .arg = "FILE",

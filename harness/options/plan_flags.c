@@ -1,6 +1,9 @@
 #include "harness/options/plan_flags.h"
 #include "harness/folder/folder.h"
+#include "harness/framework/run_file.h"
+#include "harness/machine/exit_code.h"
 #include "harness/text/size.h"
+#include "kernels/framework/framework.h"
 #include <string.h>
 
 void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct flag *own,
@@ -44,6 +47,46 @@ static void set_device(struct plan_flags *flags)
     json_object_set_new(flags->trial.trial, "device", json_string(device));
 }
 
+// Sets those keys of `from` that were not given.
+static void set_absent(json_t *given, json_t *from)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(from, key, value)
+    {
+        if (!json_object_get(given, key))
+            json_object_set(given, key, value);
+    }
+}
+
+// Takes from a run's own file what was not given.
+static void take_run(struct plan_flags *flags, struct argp_state *state)
+{
+    struct run_file run;
+    struct status status = {0};
+    json_t *unchecked, *trial = flags->trial.trial;
+    size_t i;
+    if (flags->like && strcmp(flags->like, FRAMEWORK_NAME) != 0)
+        argp_error(state, "--from plans a run of " FRAMEWORK_NAME ": leave --like %s out", flags->like);
+    flags->like = FRAMEWORK_NAME;
+    if (!run_file_read(&run, flags->from, &status))
+        argp_failure(state, EXIT_BAD_INPUT, 0, "%s", status.message);
+    json_array_foreach(run.unchecked, i, unchecked)
+    {
+        fprintf(stderr, "longbp: %s: %s\n", flags->from, json_string_value(unchecked));
+    }
+    if (!(flags->needs & NEEDS_CONTEXT))
+        json_object_del(run.trial, "context");
+    if (json_is_object(json_object_get(trial, "framework")))
+        set_absent(json_object_get(trial, "framework"), json_object_get(run.trial, "framework"));
+    // Commands that search for memory try a list of methods.
+    if (!(flags->needs & NEEDS_MEMORY) && !json_object_get(flags->trial.method, "name"))
+        json_object_set(flags->trial.method, "name", json_object_get(run.trial, "method"));
+    json_object_del(run.trial, "method");
+    set_absent(trial, run.trial);
+    run_file_close(&run);
+}
+
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state)
 {
     switch (key) {
@@ -53,6 +96,8 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
         flags->memory_flag = key == PLAN_MEMORY_LIMIT ? "--memory-limit" : "--device-memory";
         return 0;
     case ARGP_KEY_END:
+        if (flags->from)
+            take_run(flags, state);
         check_needs(flags, state);
         set_device(flags);
         return 0;

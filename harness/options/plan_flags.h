@@ -11,7 +11,7 @@ struct plan_flags {
     struct trial_flags trial;
     int needs;
     // As given; NULL: not given. memory_flag: the name of the flag that set memory.
-    const char *like, *memory, *memory_flag, *reserve, *methods, *also, *out;
+    const char *like, *from, *memory, *memory_flag, *reserve, *methods, *also, *out;
     bool exact, json;
 };
 
@@ -22,6 +22,10 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 #define PLAN_FLAG_LIKE \
     {"like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda|transformers", \
      .doc = "the device to plan for, or the framework whose step on a card (cuda for bf16, else cpu)"}
+#define PLAN_FLAG_FROM \
+    {"from", TEXT_AT(struct plan_flags, from), .arg = "FILE|DIR", \
+     .doc = "plan transformers' step of a run as its own file asks for it: a folder with training_args.json, config.json " \
+            "and adapter_config.json, or YAML of TRL, Axolotl or LLaMA-Factory; options given beside it go before it (none)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
     {"memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
      .doc = "memory limit of the device, such as 24GiB or 24G, the same, or 80GB (the profile's usable memory, less --reserve)"}

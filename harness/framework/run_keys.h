@@ -1,0 +1,38 @@
+// Run keys: the keys of trainers' files, and what a plan makes of each.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+enum run_switch { SWITCH_UNSET, SWITCH_OFF, SWITCH_ON };
+
+// The facts that files state, whoever wrote them. Texts are borrowed; NULL, 0: not said.
+struct run_facts {
+    const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind; // kind: full, lora, freeze
+    size_t batch, context, accumulate, rank, alpha;
+    enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, packing, lora, every_linear;
+    double dropout;
+    bool has_targets; // of LoRA
+};
+
+enum run_use {
+    USE_TEXT,
+    USE_COUNT,
+    USE_NUMBER,
+    USE_SWITCH,    // read into a fact
+    USE_TARGETS,   // of LoRA, a list or a text
+    USE_PARTS,     // an object of further keys
+    USE_REFUSED,   // refused unless it is off
+    USE_UNCHECKED, // named unless it is off
+    USE_NONE,      // does not change a step's memory
+};
+
+struct run_key {
+    const char *name;
+    enum run_use use;
+    size_t place;    // in struct run_facts
+    const char *why; // of a refusal, or what is not checked
+    double neutral;  // another number that means off
+};
+
+// NULL: nobody knows it.
+const struct run_key *run_key_find(const char *name);
