@@ -284,7 +284,10 @@ static struct config config_of(const char *name)
         config.kinds[0].heads = 4;
         config.kinds[0].kv_heads = 2;
         config.kinds[0].head_dim = 16;
-        config.tied = strcmp(name, "tied ") == 0;
+        bool gemma = strcmp(name, "gemma") == 0;
+        config.tied = gemma || strcmp(name, "tied ") == 0;
+        config.unit_offset = gemma;
+        config.embedding_scale = gemma ? 8 : 0;
         config.qkv_bias = strcmp(name, "qwen2") == 0;
         config.qk_norm = strcmp(name, "qwen3") == 0;
         return config;
@@ -688,6 +691,73 @@ static const struct setting small[] = {
      .targets = LORA_O | LORA_DOWN,
      .adamw = true,
      .moments = {768512, 11882496, 4838912, 13790720}},
+    {.model = "gemma", .context = 1024, .moments = {425984, 20918272, 14348288, 22957568}},
+    {.model = "gemma",
+     .context = 1024,
+     .rank = 8,
+     .targets = LORA_ALL,
+     .moments = {538112, 24630272, 17817088, 26538496}},
+    {.model = "gemma",
+     .context = 512,
+     .batch = 2,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 256,
+     .moments = {425984, 12685312, 10210304, 13935104}},
+    {.model = "gemma",
+     .context = 1024,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 256,
+     .rank = 8,
+     .moments = {447488, 10539520, 8043008, 11661312}},
+    {.model = "gemma", .context = 1024, .checkpoint = true, .moments = {425984, 11802624, 5232640, 13841920}},
+    {.model = "gemma",
+     .context = 1024,
+     .checkpoint = true,
+     .rank = 8,
+     .targets = LORA_ALL,
+     .moments = {538112, 11652608, 4839424, 13560832}},
+    {.model = "gemma",
+     .context = 512,
+     .batch = 2,
+     .checkpoint = true,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 256,
+     .moments = {425984, 3565568, 1090560, 5032448}},
+    {.model = "gemma",
+     .context = 1024,
+     .checkpoint = true,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 256,
+     .rank = 8,
+     .moments = {447488, 3361792, 865280, 4743168}},
+    {.model = "gemma",
+     .context = 1024,
+     .checkpoint = true,
+     .reentrant = REENTRANT_YES,
+     .moments = {425984, 11802624, 5232640, 13841920}},
+    {.model = "gemma",
+     .context = 1024,
+     .checkpoint = true,
+     .reentrant = REENTRANT_YES,
+     .rank = 8,
+     .targets = LORA_ALL,
+     .moments = {538112, 11652608, 4839424, 13560832}},
+    {.model = "gemma",
+     .context = 512,
+     .batch = 2,
+     .checkpoint = true,
+     .reentrant = REENTRANT_YES,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 256,
+     .moments = {425984, 3565568, 1090560, 5163520}},
+    {.model = "gemma",
+     .context = 1024,
+     .checkpoint = true,
+     .reentrant = REENTRANT_YES,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 256,
+     .rank = 8,
+     .moments = {447488, 3361792, 865280, 4874240}},
 };
 
 static void moments_are_transformers(void **state)
@@ -861,7 +931,7 @@ static struct value plain_layer(void *context, size_t l, struct value x)
     tape_drop(tape, &out);
     tape_rebind(tape, &h, rms_norm(tape, middle, w[FFN_NORM]));
     struct value gate = linear(p, h, w[GATE]);
-    tape_rebind(tape, &gate, aten_silu(tape, gate));
+    tape_rebind(tape, &gate, aten_activation(tape, gate));
     struct value up = linear(p, h, w[UP]), product = aten_mul(tape, gate, up);
     tape_drop(tape, &gate);
     tape_drop(tape, &up);

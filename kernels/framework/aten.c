@@ -156,16 +156,16 @@ struct value aten_add(struct tape *tape, struct value a, struct value b, enum ca
     return result(tape_new(tape, "add", a.rows, a.cols, dtype, category), node);
 }
 
-BACKWARD(silu_backward)
+BACKWARD(activation_backward)
 {
-    given[0] = new_gradient(tape, "silu_backward", node, 0, grad);
+    given[0] = new_gradient(tape, "activation_backward", node, 0, grad);
 }
 
-struct value aten_silu(struct tape *tape, struct value x)
+struct value aten_activation(struct tape *tape, struct value x)
 {
-    struct node *node = tape_record(tape, "silu", silu_backward, 1, &x);
+    struct node *node = tape_record(tape, "activation", activation_backward, 1, &x);
     tape_save(tape, node, x);
-    return result(activation(tape, "silu", x), node);
+    return result(activation(tape, "activation", x), node);
 }
 
 // ---- products

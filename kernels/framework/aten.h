@@ -15,7 +15,8 @@ struct value aten_mul_scalar(struct tape *tape, struct value x);
 struct value aten_mul(struct tape *tape, struct value a, struct value b);
 // a + b of one shape, in the wider dtype.
 struct value aten_add(struct tape *tape, struct value a, struct value b, enum category category);
-struct value aten_silu(struct tape *tape, struct value x);
+// SiLU or GELU.
+struct value aten_activation(struct tape *tape, struct value x);
 // x W^T + bias; bias: no value: none.
 struct value aten_linear(struct tape *tape, struct value x, struct value weight, struct value bias,
                          enum category category);

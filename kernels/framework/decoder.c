@@ -41,24 +41,55 @@ static struct value project(struct framework_run *run, const struct projection *
     return y;
 }
 
-// weight * (x.float() * rsqrt(mean(x^2) + epsilon)).to(x.dtype)
-static struct value norm(struct framework_run *run, const struct parameter *gain, struct value x)
+// x * rsqrt(mean(x^2) + epsilon). *variance: a name that keeps the mean; NULL: none does.
+static struct value normalise(struct tape *tape, struct value x, struct value *variance)
+{
+    struct value square = aten_pow(tape, x), mean = aten_mean(tape, square);
+    tape_drop(tape, &square);
+    struct value above = aten_add_scalar(tape, mean);
+    if (variance)
+        *variance = tape_share(mean);
+    tape_drop(tape, &mean);
+    struct value inverse = aten_rsqrt(tape, above);
+    tape_drop(tape, &above);
+    struct value y = aten_mul(tape, x, inverse);
+    tape_drop(tape, &inverse);
+    return y;
+}
+
+// weight * normalise(x.float()).to(x.dtype)
+static struct value plain_norm(struct framework_run *run, struct value gain, struct value x)
 {
     struct tape *tape = &run->tape;
-    struct value wide = aten_to(tape, x, DTYPE_F32, CATEGORY_ACTIVATIONS);
-    struct value square = aten_pow(tape, wide), variance = aten_mean(tape, square);
-    tape_drop(tape, &square);
-    struct value above = aten_add_scalar(tape, variance), inverse = aten_rsqrt(tape, above);
-    tape_drop(tape, &above);
-    struct value scaled = aten_mul(tape, wide, inverse);
-    tape_drop(tape, &inverse);
-    tape_rebind(tape, &wide, scaled);
+    struct value variance, wide = aten_to(tape, x, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    tape_rebind(tape, &wide, normalise(tape, wide, &variance));
     struct value narrow = aten_to(tape, wide, x.dtype, CATEGORY_ACTIVATIONS);
-    struct value y = aten_mul(tape, weight_of(run, gain), narrow);
+    struct value y = aten_mul(tape, gain, narrow);
     tape_drop(tape, &narrow);
     tape_drop(tape, &wide);
     tape_drop(tape, &variance);
     return y;
+}
+
+// Gemma's: (normalise(x.float()) * (1.0 + weight.float())).type_as(x)
+static struct value offset_norm(struct framework_run *run, struct value gain, struct value x)
+{
+    struct tape *tape = &run->tape;
+    struct value wide = aten_to(tape, x, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    tape_rebind(tape, &wide, normalise(tape, wide, NULL));
+    struct value of_gain = aten_to(tape, gain, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    tape_rebind(tape, &of_gain, aten_add_scalar(tape, of_gain));
+    struct value scaled = aten_mul(tape, wide, of_gain);
+    tape_drop(tape, &of_gain);
+    tape_rebind(tape, &wide, scaled);
+    struct value y = aten_to(tape, wide, x.dtype, CATEGORY_ACTIVATIONS);
+    tape_drop(tape, &wide);
+    return y;
+}
+
+static struct value norm(struct framework_run *run, const struct parameter *gain, struct value x)
+{
+    return (run->model->config.unit_offset ? offset_norm : plain_norm)(run, weight_of(run, gain), x);
 }
 
 static bool before_5(const struct framework_run *run)
@@ -136,12 +167,12 @@ static struct value attend(struct framework_run *run, size_t l, struct value x)
     return out;
 }
 
-// down(silu(gate(x)) * up(x))
+// down(act(gate(x)) * up(x))
 static struct value feed_forward(struct framework_run *run, size_t l, struct value x)
 {
     struct tape *tape = &run->tape;
     struct value gate = by_name(run, l, "mlp.gate_proj", x);
-    tape_rebind(tape, &gate, aten_silu(tape, gate));
+    tape_rebind(tape, &gate, aten_activation(tape, gate));
     struct value up = by_name(run, l, "mlp.up_proj", x), product = aten_mul(tape, gate, up);
     tape_drop(tape, &gate);
     tape_drop(tape, &up);
@@ -200,6 +231,8 @@ struct value decoder_forward(struct framework_run *run)
     bool kept = run->walk == WALK_CHECKPOINT;
     struct value embeddings = aten_embedding(tape, weight_of(run, run->model->embedding), run->ids,
                                              kept ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS);
+    if (run->embedding_scale.storage)
+        tape_rebind(tape, &embeddings, aten_mul(tape, embeddings, run->embedding_scale));
     // Checkpoints of a frozen embedding have transformers ask for its gradient.
     bool asked = kept && !embeddings.node;
     if (asked)

@@ -59,7 +59,7 @@ const char *framework_version_name(const struct framework *framework)
 
 // ---- what is held
 
-// A feature that Llama, Qwen2 and Qwen3 do not have; NULL: none.
+// A feature that Llama, Qwen2, Qwen3 and Gemma do not have; NULL: none.
 static const char *kind_beyond(const struct config *config, const struct layer_kind *kind)
 {
     return kind->mixer != MIXER_ATTENTION                                    ? "layers without attention"
@@ -74,20 +74,21 @@ static const char *kind_beyond(const struct config *config, const struct layer_k
 
 static const char *config_beyond(const struct config *config)
 {
-    const double scales[] = {config->embedding_scale, config->residual_scale, config->logits_scale};
+    const double scales[] = {config->residual_scale, config->logits_scale};
     const char *beyond = NULL;
     for (size_t l = 0; !beyond && l < config->layers && l < CONFIG_KIND_LAYERS; l++)
         beyond = kind_beyond(config, config_kind(config, l));
     for (size_t i = 0; !beyond && i < sizeof scales / sizeof *scales; i++)
-        beyond = scales[i] > 0 && (scales[i] < 1 || scales[i] > 1) ? "scaled embeddings or logits" : NULL;
-    return beyond                                                                    ? beyond
-           : config->norms != NORMS_BEFORE || config->centred || config->unit_offset ? "other norms"
-           : config->whole_qk_norm                                                   ? "a norm over all heads"
-           : config->parallel || config->layer_scalars                               ? "parallel blocks"
-           : config->fused                                                           ? "fused projections"
-           : config->o_bias || config->mlp_bias                                      ? "biases of o_proj or the MLP"
-           : config->activation != ACTIVATION_SILU                                   ? "another activation"
-                                                                                     : NULL;
+        beyond = scales[i] > 0 && (scales[i] < 1 || scales[i] > 1) ? "scaled blocks or logits" : NULL;
+    return beyond                                                                ? beyond
+           : config->norms != NORMS_BEFORE || config->centred                    ? "other norms"
+           : config->whole_qk_norm                                               ? "a norm over all heads"
+           : config->parallel || config->layer_scalars                           ? "parallel blocks"
+           : config->fused                                                       ? "fused projections"
+           : config->o_bias || config->mlp_bias                                  ? "biases of o_proj or the MLP"
+           : config->unit_offset != (config->activation == ACTIVATION_GELU_TANH) ? "another activation"
+           : config->unit_offset != (config->embedding_scale > 0)                ? "scaled embeddings"
+                                                                                 : NULL;
 }
 
 static const char *lora_beyond(const struct lora *lora)
@@ -105,7 +106,7 @@ bool framework_check(const struct framework *framework, const struct config *con
     if (beyond)
         return status_set(status, STATUS_UNSUPPORTED,
                           "the step of " FRAMEWORK_NAME
-                          " is known for models of the shape of Llama, Qwen2 and Qwen3, "
+                          " is known for models of the shape of Llama, Qwen2, Qwen3 and Gemma, "
                           "and this one has %s",
                           beyond);
     if ((beyond = lora_beyond(lora)))

@@ -18,6 +18,7 @@ struct framework_run {
     struct value *weights; // [model->parameter_count]; a weight that trains has a node
     struct value *state;   // FRAMEWORK_STATES for each
     struct value ids, labels, frequencies[2], library[2];
+    struct value embedding_scale; // a number that embeddings are multiplied by; no value: none
     // Tables of the forward pass that runs, which its checkpoints read.
     struct value cos, sin, positions, mask;
     struct value input; // a leaf without a storage, if checkpoints ask for a frozen embedding's gradient

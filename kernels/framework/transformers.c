@@ -65,6 +65,8 @@ void framework_run_open(struct framework_run *run, const struct model *model,
         run->frequencies[i] = tape_new(tape, "inv_freq", half, 1, DTYPE_F32, CATEGORY_WEIGHTS);
         run->library[i] = tape_new(tape, "cublas", library_bytes / sizeof(float), 1, DTYPE_F32, CATEGORY_WORKSPACE);
     }
+    if (model->config.embedding_scale > 0)
+        run->embedding_scale = tape_new(tape, "embed_scale", 1, 1, DTYPE_BF16, CATEGORY_WEIGHTS);
     run->ids = tape_new(tape, "input_ids", tokens, 1, DTYPE_I64, CATEGORY_DATA);
     run->labels = tape_new(tape, "labels", tokens, 1, DTYPE_I64, CATEGORY_DATA);
 }
@@ -148,8 +150,8 @@ void framework_run_close(struct framework_run *run)
         for (size_t s = 0; s < FRAMEWORK_STATES; s++)
             tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
     }
-    struct value *rest[] = {&run->ids,        &run->labels,    &run->frequencies[0], &run->frequencies[1],
-                            &run->library[0], &run->library[1]};
+    struct value *rest[] = {&run->embedding_scale, &run->ids,        &run->labels,    &run->frequencies[0],
+                            &run->frequencies[1],  &run->library[0], &run->library[1]};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         tape_drop(tape, rest[i]);
     free(run->weights);
