@@ -11,14 +11,20 @@
 #define MODEL                                                                                                      \
     "'model': {'layers': 6, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40, 'vocab': 31}, 'context': 40"
 
-static inline void write_spec(const struct scratch *scratch, const char *rest)
+// model: the keys "model" and "context".
+static inline void write_spec_of(const struct scratch *scratch, const char *model, const char *rest)
 {
     char *text;
-    assert_true(asprintf(&text, "{'experiment': 't', %s, %s}", MODEL, rest) > 0);
+    assert_true(asprintf(&text, "{'experiment': 't', %s, %s}", model, rest) > 0);
     char *json = quoted(text);
     scratch_file(scratch, "spec.json", json, strlen(json));
     free(json);
     free(text);
+}
+
+static inline void write_spec(const struct scratch *scratch, const char *rest)
+{
+    write_spec_of(scratch, MODEL, rest);
 }
 
 static inline const char *text_at(const json_t *record, const char *key)

@@ -23,6 +23,8 @@ struct setting {
     size_t family;             // one more than its number (fixture_choose_family); 0: Llama's
     unsigned delta;            // layers of Gated DeltaNet, as bits
     unsigned experts;          // layers with experts, as bits
+    bool biases;               // of experts and routers
+    size_t expert_count;       // 0: 5
     struct router_losses losses;
     const struct objective *objective; // NULL: the default
     const char *settings;
@@ -46,7 +48,8 @@ static struct fixture fixture_of(const struct setting *s)
         f.config.kinds[CONFIG_DELTA].kv_heads = 4; // which 4 ranks can share
     }
     if (s->experts)
-        fixture_set_experts(&f.config, s->experts, 5, 2);
+        fixture_set_experts(&f.config, s->experts, s->expert_count ? s->expert_count : 5, 2);
+    f.config.experts.bias = f.config.experts.router_bias = s->biases;
     f.router_losses = s->losses;
     f.quantisation = s->quantisation;
     f.dtype = s->dtype;
@@ -56,6 +59,8 @@ static struct fixture fixture_of(const struct setting *s)
     if (s->lora)
         f.lora =
             (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN | LORA_IN_QKV | LORA_KV_B};
+    if (s->lora && s->experts)
+        f.lora.targets |= LORA_EXPERTS_GATE_UP | LORA_EXPERTS_DOWN;
     // The first sequences have hardly a target, and the first of all none.
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         size_t sequence = i / f.context, t = i % f.context;

@@ -88,7 +88,7 @@ static void ask_for_experts(struct device *d)
     for (size_t i = 0; i < INTEGERS; i++)
         i32[i] = tensor_new(d, i == STARTS ? 3 : 2, 1, DTYPE_I32, CATEGORY_WORKSPACE);
     struct tensor totals = tensor_new(d, 1, router_totals(&routing), DTYPE_F64, CATEGORY_WORKSPACE);
-    const struct expert_rows experts = {i32[STARTS], 2, 0};
+    const struct expert_rows experts = {i32[STARTS], 2, 0, 0};
     op_route_forward(d, routing, i32[CHOICES], t[WEIGHTS], t[LOGITS], tensor_none(), false);
     op_permute_slots(d, routing, i32[ROWS], i32[SLOTS], i32[STARTS], i32[CHOICES]);
     op_gather_slots(d, t[X], t[LOGITS], i32[SLOTS], 1, 0);

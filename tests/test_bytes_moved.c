@@ -349,13 +349,18 @@ static void experts(struct held *h)
     op_scatter_slots(d, sums, block, rows, weights, 3);
     expect(h, "scatter_slots", LIST(sums, block, rows, weights), LIST(sums));
     struct tensor matrices = bf16(h, 32, 10), read = bf16(h, 20, 10), grad = f32(h, 32, 10), added = f32(h, 20, 10);
-    const struct expert_rows of = {starts, 12, 3};
+    const struct expert_rows of = {starts, 12, 3, 0};
     op_grouped_gemm(d, of, out, block, NO_TRANSPOSE, matrices, TRANSPOSE, 1);
     expect(h, "grouped_gemm", LIST(block, read), LIST(out));
     op_grouped_gemm(d, of, block, out, NO_TRANSPOSE, matrices, NO_TRANSPOSE, 1);
     expect(h, "grouped_gemm", LIST(out, read), LIST(block));
     op_grouped_gemm(d, of, grad, out, TRANSPOSE, block, NO_TRANSPOSE, 0.5);
     expect(h, "grouped_gemm", LIST(out, block, added), LIST(added));
+    // Four of the eight are charged half of all that.
+    const struct expert_rows half = {tensor_rows(starts, 4, 5), 12, 3, 8};
+    struct tensor half_block = bf16(h, 5, 5), half_out = bf16(h, 5, 2), half_read = bf16(h, 10, 10);
+    op_grouped_gemm(d, half, out, block, NO_TRANSPOSE, tensor_rows(matrices, 16, 16), TRANSPOSE, 1);
+    expect(h, "grouped_gemm", LIST(half_block, half_read), LIST(half_out));
     struct tensor y = bf16(h, 5, 5), of_rows = f32(h, 5, 1);
     op_expert_act_forward(d, y, block, (struct expert_act){0});
     expect(h, "expert_act_forward", LIST(block), LIST(y));

@@ -196,7 +196,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
     struct comm comm = comm_planned(world.comm.rank, world.comm.size);
     struct ranks ranks =
-        ranks_of(&comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1},
+        ranks_of(&comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1},
                  &f->config, f->context);
     enum dtype sums = fixture_sums(f);
     struct trainer_options options = {
@@ -217,7 +217,7 @@ static void check_pipeline(const struct setting *s)
 {
     struct fixture one = fixture_of(s), part = fixture_of(s);
     struct measured alone, first, again, planned;
-    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
     struct ranks ranks = ranks_of(&world.comm, split, &one.config, one.context);
     fixture_open(&one);
     part.ranks = &ranks;

@@ -313,6 +313,43 @@ static void a_reference_takes_the_experts_of_all_ranks(void **state)
     json_decref(all);
 }
 
+// Ranks with some of a mixture's experts each take the bytes of their plans, and rank 0 collects the gradients.
+static void ranks_share_the_experts(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec_of(
+        scratch,
+        "'context': 40, 'model': {'layers': 2, 'width': 16, 'heads': 2, 'kv_heads': 1, 'vocab': 32, "
+        "'experts': 4, 'experts_per_token': 2, 'expert_width': 8}",
+        "'batch': 4, 'dtype': 'f64', 'measure': {'warmup': 0, 'samples': 1}, 'method': {'name': 'streambp', "
+        "'chunk': 16}, 'axes': {'parallel': [{'data': 2, 'experts': 2}, {'data': 4, 'experts': 2, 'zero': "
+        "3}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
+    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    assert_int_equal(json_array_size(all), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *record = json_array_get(all, i), *plan = json_array_get(planned, i);
+        static const char *const same[] = {"peak_bytes", "flops", "bytes_moved"};
+        assert_string_equal(text_at(record, "status"), "ok");
+        for (size_t k = 0; k < COUNT(same); k++)
+            assert_true(json_equal(json_object_get(record, same[k]), json_object_get(plan, same[k])));
+        assert_true(json_number_value(json_object_get(json_object_get(record, "gradient"), "relative_l2")) < 1e-13);
+    }
+    json_decref(planned);
+    json_decref(all);
+    write_spec_of(scratch, "'context': 40, 'model': 'olmoe-7b'",
+                  "'measure': {'warmup': 0, 'samples': 1}, 'method': 'full', 'axes': {'batch': [2, 3], 'parallel': "
+                  "[{'data': 2, 'experts': 2}, {'data': 2, 'sequence': 2, 'experts': 2}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
+    assert_says(scratch, "out",
+                "; unsupported: ranks that share the experts have as many sequences each, but 3 do not "
+                "divide by 2 data ranks: use another batch, or leave parallel.experts out\n");
+    assert_says(scratch, "out",
+                "; unsupported: ranks that share the experts take whole sequences: leave "
+                "parallel.experts or parallel.sequence out\n");
+}
+
 static void grad_writes_the_same_file(void **state)
 {
     struct scratch *scratch = *state;
@@ -390,6 +427,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_dry_run_knows_ranks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_reference_takes_the_experts_of_all_ranks, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_share_the_experts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
     };
     have_mpi = has_mpi();

@@ -6,7 +6,7 @@
 static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
 {
     check_split(method, s,
-                (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1}, ALL);
+                (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1}, ALL);
 }
 
 // Whether this number of ranks tests a setting and method: each number tests others.
@@ -74,6 +74,42 @@ static void products_are_those_of_one_rank(void **state)
     }
 }
 
+// Ranks with some of the experts each, of replicas and of stages.
+static void shared_experts_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=7 budget=3 loss=all",
+         .experts = 6,
+         .expert_count = 8,
+         .losses = {.aux = 0.7, .z = 0.02}},
+        {.options = "chunk=5 budget=2", .experts = 7, .expert_count = 4, .masked = true, .biases = true},
+        {.options = "chunk=6 budget=2", .experts = 5, .expert_count = 4, .lora = true, .documents = true},
+        // The highest layer alone: choices above others would be of inputs that are rounded otherwise.
+        {.options = "chunk=64 keep=all", .experts = 4, .expert_count = 12, .dtype = DTYPE_BF16, .biases = true},
+        {.options = "chunk=6 budget=2 loss=all",
+         .experts = 7,
+         .expert_count = 4,
+         .losses = {.aux = 0.5, .form = ROUTER_LOSS_SEQUENCE}},
+    };
+    size_t P = world.comm.size, count = sizeof settings / sizeof *settings, possible = 0;
+    for (size_t m = 0; P != 3 && methods[m]; m++) {
+        bool stages = methods[m]->parallel & PARALLEL_STAGE;
+        for (size_t i = 0; takes_replicas(methods[m]) && i < count; i++, possible++) {
+            if (!is_chosen(m + i, 3))
+                continue;
+            for (size_t experts = 2; experts <= P; experts *= 2)
+                check_split(methods[m], &settings[i],
+                            (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, experts},
+                            m == i ? ALL : ENDS);
+            if (stages && P == 4 && i > 0)
+                check_split(methods[m], &settings[i],
+                            (struct split){2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 2}, ENDS);
+        }
+    }
+    assert_true(P == 3 || possible >= 5 * count);
+}
+
 // A row that comes from the host chunk by chunk is not attended to as a whole.
 static bool takes_exchange(const struct method *method, const struct setting *s, enum exchange exchange,
                            size_t ranks)
@@ -139,8 +175,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
                 bool short_states = settings[i].delta && settings[i].context; // pieces of a token, and of none
                 if (!is_tried(m + i + exchange) && !short_states)
                     continue;
-                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1};
-                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1};
+                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1, 1};
+                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1, 1};
                 check_split(methods[m], &settings[i], split, i == 0 ? ALL : i < 5 || short_states ? ENDS : FIRST);
                 if (P == 4 && settings[i].sequences > 1)
                     check_split(methods[m], &settings[i], both, ENDS);
@@ -155,7 +191,7 @@ static void shared_sequences_are_those_of_one_rank(void **state)
                                      .tied = true,
                                      .qk_norm = true};
     check_split(method_find("streambp"), &streamed,
-                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1}, ENDS);
+                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1}, ENDS);
 }
 
 // Codes of weights are kept in shares and come as such, with sums in their order and with overlap.
@@ -166,7 +202,7 @@ static void quantised_weights_are_shared(void **state)
         .options = "chunk=6", .lora = true, .quantisation = QUANTISATION_NF4, .qk_norm = true};
     static const struct setting int8 = {
         .options = "", .lora = true, .quantisation = QUANTISATION_INT8, .dtype = DTYPE_BF16};
-    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
     check_split(method_find("streambp"), &nf4, split, ENDS);
     check_split(method_find("checkpoint"), &int8, split, ENDS);
     check_overlap(method_find("checkpoint"), &int8, split);
@@ -179,8 +215,8 @@ static void nodes_sum_first(void **state)
     static const struct setting setting = {.options = "chunk=7", .masked = true};
     static const struct setting factors = {
         .options = "chunk=6", .lora = true, .quantisation = QUANTISATION_NF4, .tied = true, .dtype = DTYPE_F32};
-    static const struct split splits[] = {{4, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 2},
-                                          {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 2}};
+    static const struct split splits[] = {{4, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 2, 1},
+                                          {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 2, 1}};
     for (size_t i = 0; world.comm.size == 4 && i < sizeof splits / sizeof *splits; i++) {
         check_split(method_find("streambp"), &setting, splits[i], ALL);
         check_split(method_find("full"), &factors, splits[i], ENDS);
@@ -201,14 +237,14 @@ static void engines_sum_gradients(void **state)
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; takes_replicas(methods[m]) && i < sizeof settings / sizeof *settings; i++) {
             check_split(methods[m], &settings[i],
-                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1}, ALL);
+                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1, 1}, ALL);
             checked++;
         }
     }
     assert_true(checked >= 10);
     if (P == 4) {
-        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1};
-        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1};
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1, 1};
+        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1, 1};
         check_split(method_find("seco"), &settings[0], stages, ALL);
         check_split(method_find("streambp"), &settings[0], tokens, ENDS);
     }
@@ -216,7 +252,7 @@ static void engines_sum_gradients(void **state)
     for (enum sum sum = SUM_ORDERED; sum <= SUM_ENGINE; sum++) {
         struct fixture f = fixture_of(&settings[0]);
         struct ranks ranks;
-        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum, false, 1});
+        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum, false, 1, 1});
         launches[sum] = step_of(&f.trainer, &f.batch, method_find("full"), "").counters.launches;
         fixture_close(&f);
     }
@@ -243,22 +279,22 @@ static void overlap_keeps_the_bits(void **state)
             const struct setting *setting = &tokens[(m + exchange) % 2];
             if (takes_exchange(methods[m], setting, exchange, P)) {
                 check_overlap(methods[m], setting,
-                              (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1});
+                              (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1, 1});
                 checked++;
             }
         }
         if (takes_replicas(methods[m])) {
             check_overlap(methods[m], &sequences[m % 2],
-                          (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1});
+                          (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1});
             checked++;
         }
     }
     assert_true(checked >= (P == 3 ? 10 : 12)); // 4 heads
     check_overlap(method_find("streambp"), &sequences[0],
-                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1});
+                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1, 1});
     if (P == 4) {
-        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
-        struct split both = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
+        struct split both = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
         check_overlap(method_find("seco"), &sequences[0], stages);
         check_overlap(method_find("streambp"), &tokens[0], both);
     }
@@ -272,8 +308,8 @@ static void objectives_are_of_the_whole_step(void **state)
     struct fixture f = {0};
     for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
         struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
-        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
-        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
+        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
         if (is_tried(i))
             check_split(method_find("streambp"), &s, data, ENDS);
         if (is_tried(i + 1)) {
@@ -292,7 +328,7 @@ static void a_row_is_gathered_once_per_pass(void **state)
     struct ranks ranks;
     struct uses uses = {.listener = {.acquire = count_use}};
     open_replica(&f, &ranks,
-                 (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED, false, 1});
+                 (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1});
     f.model.listener = &uses.listener;
     step_of(&f.trainer, &f.batch, method_find("streambp"), "chunk=2");
     for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
@@ -308,6 +344,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_those_of_one_rank),
         cmocka_unit_test(products_are_those_of_one_rank),
+        cmocka_unit_test(shared_experts_are_those_of_one_rank),
         cmocka_unit_test(shared_sequences_are_those_of_one_rank),
         cmocka_unit_test(quantised_weights_are_shared),
         cmocka_unit_test(nodes_sum_first),

@@ -62,7 +62,7 @@ static void ids_stay_what_they_were(void **state)
         "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full','"
         "offload':[]},"
         "'model':'tiny','objective':'token-mean','optimizer':null,'pad_gradient':false,'parallel':{'data':1,"
-        "'exchange':'gather','"
+        "'exchange':'gather','experts':1,'"
         "node':1,'overlap':false,'sequence':1,'stage':"
         "1,'sum':'ordered','zero':0},"
         "'profile':null,'prompt':0,'"

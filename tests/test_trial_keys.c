@@ -84,6 +84,7 @@ static const char *within(const char *parent, const char *key, const char *value
            : parallel && strcmp(key, "sum") == 0                                 ? "'data': 2, "
            : parallel && strcmp(key, "overlap") == 0                             ? "'data': 2, "
            : parallel && strcmp(key, "node") == 0                                ? "'data': 4, "
+           : parallel && strcmp(key, "experts") == 0                             ? "'data': 2, "
            : parallel && strcmp(key, "exchange") == 0                            ? "'sequence': 2, "
                                                                                  : "";
 }
@@ -94,15 +95,16 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     char *text;
     struct trial *trial = calloc(1, sizeof *trial);
     assert_non_null(trial);
-    assert_true(
-        asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
-                 strcmp(key, "latent_block") == 0 ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
-                                                    "'value_dim': 32, 'kv_rank': 32}"
-                 : strncmp(key, "rout", 4) == 0   ? "{'preset': 'tiny', 'experts': 4, 'experts_per_token': 2, "
-                                                    "'expert_width': 16, 'correction_bias': true}"
-                                                  : "'tiny'",
-                 beside(parent, key), parent ? parent : key, parent ? "': {" : "", within(parent, key, value),
-                 parent ? "'" : "", parent ? key : "", value, parent ? "}" : "") > 0);
+    assert_true(asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
+                         strcmp(key, "latent_block") == 0 ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
+                                                            "'value_dim': 32, 'kv_rank': 32}"
+                         : strncmp(key, "rout", 4) == 0 || strcmp(key, "experts") == 0
+                             ? "{'preset': 'tiny', 'experts': 4, 'experts_per_token': 2, "
+                               "'expert_width': 16, 'correction_bias': true}"
+                             : "'tiny'",
+                         beside(parent, key), parent ? parent : key, parent ? "': {" : "",
+                         within(parent, key, value), parent ? "'" : "", parent ? key : "", value,
+                         parent ? "}" : "") > 0);
     char *json = quoted(text);
     bool decoded = trial_decode(trial, json, "c", status);
     free(json);
@@ -124,6 +126,7 @@ static void expect_taken(const char *parent, const char *key, const char *value,
                           : strcmp(key, "sum") == 0         ? "'ordered'"
                           : strcmp(key, "overlap") == 0     ? "false"
                           : strcmp(key, "node") == 0        ? "1"
+                          : strcmp(key, "experts") == 0     ? "1"
                           : strcmp(key, "cycles") == 0      ? "0.5"
                           : strcmp(key, "warmup_type") == 0 ? "'linear'"
                           : strcmp(key, "decay_type") == 0  ? "'cosine'"

@@ -50,12 +50,22 @@ static bool places_alike(const struct trial *trial, size_t replica, size_t other
     return node <= 1 || (replica % node == other % node && (replica < node) == (other < node));
 }
 
+// Tells whether replicas have the same place among those that share the experts, and among those with the same
+// ones: the first one's sums are not added to others.
+static bool experts_alike(const struct trial *trial, size_t replica, size_t other)
+{
+    size_t experts = trial->parallel.experts;
+    return experts <= 1 ||
+           ((replica % experts == 0) == (other % experts == 0) && (replica < experts) == (other < experts));
+}
+
 // Tells whether replicas of the open stage cost the same. The first one's sums are not added to others.
 static bool replicas_alike(const struct rank_traces *traced, size_t replica, size_t other)
 {
     const struct trial *trial = traced->trial;
     struct split split = trial_split(trial);
     return replica > 0 && other > 0 && places_alike(trial, replica, other) &&
+           experts_alike(trial, replica, other) &&
            shares_alike(trial, replica % split.sequence, other % split.sequence) &&
            setup_sequences_alike(trial, traced->open->device->ops->name) &&
            trial_sequences(trial, split_data(split, replica)).count ==
@@ -118,12 +128,14 @@ bool rank_traces_open(struct rank_traces *traced)
     return true;
 }
 
-// Lists for every stage the replicas traced in any stage, and those that share their sequences. This includes all
-// communication partners: pipeline ranks send to the same replica of other stages, and ranks that share sequences
-// to each other; collectives are over all replicas, or over these.
+// Lists for every stage the replicas traced in any stage, and those that share their sequences or experts. This
+// includes all communication partners: pipeline ranks send to the same replica of other stages, and ranks that
+// share sequences to each other; collectives are over all replicas, over these, or over those with the same
+// experts.
 static size_t list_timed(const struct rank_traces *traced, size_t sample, struct timed_rank **timed)
 {
-    size_t n = 0, together = traced->trial->parallel.sequence;
+    const struct parallel *parallel = &traced->trial->parallel;
+    size_t n = 0, together = parallel->sequence > 1 ? parallel->sequence : parallel->experts;
     bool *wanted = calloc(traced->replicas / together, sizeof *wanted);
     *timed = calloc(traced->count, sizeof **timed);
     for (size_t rank = 0; rank < traced->count; rank++)

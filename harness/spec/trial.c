@@ -72,7 +72,8 @@ struct split trial_split(const struct trial *trial)
                           (enum exchange)parallel->exchange,
                           (enum sum)parallel->sum,
                           parallel->overlap,
-                          parallel->node};
+                          parallel->node,
+                          parallel->experts};
 }
 
 size_t trial_together(const struct trial *trial)

@@ -41,6 +41,7 @@ struct parallel {
     int sum;         // reduction of gradients over data and sequence ranks (enum sum)
     bool overlap;    // overlap their communication with computation
     size_t node;     // consecutive ranks per node, which communicate before nodes do
+    size_t experts;  // consecutive data ranks that divide the experts
 };
 
 enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD };

@@ -312,6 +312,26 @@ static bool check_node(const struct trial *trial, const struct trial_fields *fie
     return true;
 }
 
+// Checks that ranks can divide the experts.
+static bool check_expert_ranks(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    const struct parallel *parallel = &trial->parallel;
+    struct json_field field = trial_field(fields, "parallel.experts");
+    size_t experts = trial->config.experts.routing.experts;
+    if (parallel->experts <= 1)
+        return true;
+    if (experts == 0)
+        return json_field_fail(field, status, "requires a mixture of experts; leave it out");
+    if (experts % parallel->experts)
+        return json_field_fail(field, status, "%zu ranks do not divide the model's %zu experts; give a divisor",
+                               parallel->experts, experts);
+    if (parallel->data % parallel->experts)
+        return json_field_fail(field, status, "%zu ranks do not divide \"data\", %zu; give a divisor",
+                               parallel->experts, parallel->data);
+    return parallel->node <= 1 ||
+           json_field_fail(field, status, "cannot be combined with \"node\"; leave one of the two out");
+}
+
 static bool check_latent(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     bool latent = false;
@@ -411,7 +431,7 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(
             trial_field(fields, "parallel.overlap"), status,
             "requires several ranks of \"data\" or \"sequence\"; give one of the two, or leave it out");
-    if (!check_node(trial, fields, status))
+    if (!check_node(trial, fields, status) || !check_expert_ranks(trial, fields, status))
         return false;
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;

@@ -62,6 +62,10 @@ static const struct trial_key parallel_keys[] = {
      .meaning = "ranks that take some of the tokens of the same sequences each"},
     {MEMBER("stage", COUNT, parallel.stage), .minimum = 1, .maximum = 65536, .initial = 1, .unit = "ranks",
      .meaning = "ranks of a pipeline, each with some of the layers"},
+    {MEMBER("experts", COUNT, parallel.experts), .minimum = 1, .maximum = ROUTING_EXPERTS_MAX, .initial = 1,
+     .unit = "ranks",
+     .meaning = "data ranks that have some of the experts of every layer each, and send each other their tokens; "
+                "divides data and the number of experts"},
     {MEMBER("zero", COUNT, parallel.zero), .maximum = ZERO_WEIGHTS,
      .meaning = "ZeRO level, shares among ranks of data and sequence: 1 the optimizer's state, 2 gradients too, 3 "
                 "weights too"},

@@ -23,7 +23,7 @@ struct piece {
     size_t first, count;
 };
 
-// Tells whether a rank provides the parameter's gradient, or its share: the first replica if all have the same.
+// Tells whether a rank provides the parameter's gradient, or its share: the first of those that have the same.
 static bool gives(const struct model *model, const struct parameter *parameter, struct split split, size_t context,
                   const struct comm *all, size_t rank)
 {
@@ -33,7 +33,8 @@ static bool gives(const struct model *model, const struct parameter *parameter, 
     other.ranks = ranks_of(&comm, split, &model->config, context);
     bool lowest = ranks_lowest(&other.ranks); // tied embeddings count at the first stage
     return model_has(&other, parameter) && (lowest || parameter != model->embedding) &&
-           (split.zero != ZERO_NOTHING || other.ranks.replicas.rank == 0);
+           (split.zero != ZERO_NOTHING ||
+            (parameter_is_part(parameter) ? &other.ranks.copies : &other.ranks.replicas)->rank == 0);
 }
 
 // The bytes of this rank's piece, to be freed.

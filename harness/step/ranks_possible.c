@@ -70,6 +70,30 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
                       trial->method->name);
 }
 
+// Checks ranks that share the experts: each has as many tokens in every cell.
+static bool experts_fit(const struct trial *trial, struct status *status)
+{
+    const struct experts *e = &trial->config.experts;
+    size_t numbers = e->width * trial->config.width;
+    if (trial->parallel.sequence > 1)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "ranks that share the experts take whole sequences: leave parallel.experts or "
+                          "parallel.sequence out");
+    if (trial->train.steps)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "training takes no ranks that share the experts: leave parallel.experts out");
+    if (trial->model_folder)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "a folder's weights are not read by ranks that share the experts: leave parallel.experts "
+                          "out, or give a model by its preset or sizes");
+    if (trial->quantisation && numbers % QUANTISATION_WHOLE)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "an expert's matrices have %zu numbers, no multiple of %d, so ranks cannot cut quantised "
+                          "experts between them: leave parallel.experts or quantisation out",
+                          numbers, QUANTISATION_WHOLE);
+    return true;
+}
+
 // Checks data and sequence ranks, which are replicas of the model.
 static bool replicas_fit(const struct trial *trial, struct status *status)
 {
@@ -103,7 +127,8 @@ bool ranks_fit(const struct trial *trial, struct status *status)
     const struct parallel *parallel = &trial->parallel;
     return (parallel->stage == 1 || stages_fit(trial, status)) &&
            (parallel->sequence == 1 || sequence_fits(trial, status)) &&
-           (parallel->data * parallel->sequence == 1 || replicas_fit(trial, status));
+           (parallel->data * parallel->sequence == 1 || replicas_fit(trial, status)) &&
+           (parallel->experts == 1 || experts_fit(trial, status));
 }
 
 bool ranks_possible(const struct trial *trial, struct status *status)
@@ -117,6 +142,12 @@ bool ranks_possible(const struct trial *trial, struct status *status)
                           : together > 1                   ? "pairs"
                                                            : "sequences",
                           trial->batch / together, trial->parallel.data);
+    if (trial->parallel.experts > 1 && trial->batch / together % trial->parallel.data)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "ranks that share the experts have as many sequences each, but %zu do not divide by %zu data "
+            "ranks: use another batch, or leave parallel.experts out",
+            trial->batch / together, trial->parallel.data);
     if (ranks > 1 && strchr(trial->device, ':'))
         return status_set(status, STATUS_UNSUPPORTED,
                           "each rank needs a card of its own, but \"%s\" names one card: leave its number out; "

@@ -181,10 +181,11 @@ static void append_text(char *text, size_t bytes, const json_t *value)
 // "8 data ranks, zero 2"
 static void append_ranks(char *text, size_t bytes, const json_t *parallel)
 {
-    static const char *const kinds[] = {"data", "sequence", "stage"};
+    static const char *const kinds[] = {"data", "sequence", "stage", "experts"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (count_of(parallel, kinds[i]) > 1)
-            text_append(text, bytes, "%s%lld %s ranks", comma(text), count_of(parallel, kinds[i]), kinds[i]);
+            text_append(text, bytes, "%s%lld %s ranks", comma(text), count_of(parallel, kinds[i]),
+                        i == 3 ? "expert" : kinds[i]);
     const char *exchange = json_string_value(json_object_get(parallel, "exchange"));
     if (exchange && count_of(parallel, "sequence") > 1)
         text_append(text, bytes, " (%s)", exchange);

@@ -18,11 +18,12 @@ size_t parameter_file_index(const struct parameter *p, size_t i)
     return p->transposed ? col * p->value.rows + row : (of_expert * cols + col) * p->experts + row / rows;
 }
 
-static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)
+static struct safetensors_item item_of(const struct model *model, const struct parameter *p)
 {
-    size_t rows = parameter_file_rows(p);
+    struct parameter whole = parameter_whole(model, p);
+    size_t rows = parameter_file_rows(&whole);
     return safetensors_item(p->name, rows, p->size / rows, parameter_form(p),
-                            dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
+                            model->gradient_dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
 }
 
 static bool write_values(struct safetensors_writer *writer, struct device *device, struct tensor t, double *block,
@@ -65,7 +66,7 @@ bool gradients_write(const char *path, const struct model *model, const double *
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
         if (values ? values[i] != NULL : p->grad.data != NULL) {
-            items[count++] = item_of(p, model->gradient_dtype);
+            items[count++] = item_of(model, p);
             widest = p->value.cols > widest ? p->value.cols : widest;
         }
     }
@@ -73,11 +74,11 @@ bool gradients_write(const char *path, const struct model *model, const double *
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {
-        const struct parameter *p = &model->parameters[i];
+        const struct parameter *p = &model->parameters[i], whole = parameter_whole(model, p);
         if (parameter_is_reordered(p) && (values ? values[i] != NULL : p->grad.data != NULL))
-            ok = write_reordered(&writer, model->device, p, values ? values[i] : NULL, status);
+            ok = write_reordered(&writer, model->device, &whole, values ? values[i] : NULL, status);
         else if (values && values[i])
-            ok = safetensors_append(&writer, values[i], p->value.rows * p->value.cols, status);
+            ok = safetensors_append(&writer, values[i], p->size, status);
         else if (!values && p->grad.data)
             ok = write_values(&writer, model->device, p->grad, block, status);
     }

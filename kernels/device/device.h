@@ -433,9 +433,11 @@ typedef void scatter_slots_op(struct device *device, struct tensor dst, struct t
 //     TRANSPOSE, NO_TRANSPOSE      c_e += alpha sum over the block's rows of e of a[r]T b[r]
 //                                                            c: [E out, in], a: [R, out], b: [R, in]
 // c of the first two is of a's dtype and of alpha 1; of the third of an accumulator's.
+// The experts of `starts` may be consecutive ones of more: rows of the others are not touched.
 struct expert_rows {
     struct tensor starts;
     size_t rows, first; // of all permuted rows: n k; of the block
+    size_t experts;     // of the permuted rows; 0: those of starts
 };
 typedef void grouped_gemm_op(struct device *device, struct expert_rows experts, struct tensor c, struct tensor a,
                              enum transpose transpose_a, struct tensor b, enum transpose transpose_b, double alpha);

@@ -1,6 +1,7 @@
 // The fronts of a mixture of experts. All that they count is a function of shapes, whatever experts tokens choose.
 // A grouped product of a block of R of N permuted rows is charged the matrices of as many of E experts as rows that
-// are spread evenly would need, min(E, R, ceil(E R / N) + 1): over all blocks never fewer than are read.
+// are spread evenly would need, min(E, R, ceil(E R / N) + 1): over all blocks never fewer than are read. A
+// product with some of the E experts is charged their share of all that.
 #include "kernels/device/front.h"
 #include "kernels/device/ops.h"
 
@@ -122,10 +123,10 @@ void op_grouped_gemm(struct device *device, struct expert_rows experts, struct t
     if (failed(device))
         return;
     bool onto = transpose_a;
-    size_t count = experts.starts.rows - 1, rows = a.rows;
+    size_t count = experts.starts.rows - 1, rows = a.rows, all = experts.experts ? experts.experts : count;
     struct tensor matrices = onto ? c : b;
     size_t out = matrices.rows / count, in = matrices.cols;
-    CHECK(is_i32(experts.starts, count + 1, 1) && count > 0 && matrices.rows == count * out &&
+    CHECK(is_i32(experts.starts, count + 1, 1) && count > 0 && count <= all && matrices.rows == count * out &&
           experts.first + rows <= experts.rows && !(transpose_a && transpose_b));
     CHECK(onto          ? a.cols == out && b.cols == in && b.rows == rows
           : transpose_b ? a.cols == in && c.cols == out && c.rows == rows && alpha == 1
@@ -134,12 +135,14 @@ void op_grouped_gemm(struct device *device, struct expert_rows experts, struct t
     if (rows == 0 || !holds(device, tensor_rows(matrices, 0, out), "grouped_gemm") ||
         !holds(device, a, "grouped_gemm") || !holds(device, onto ? b : c, "grouped_gemm"))
         return;
-    size_t even = (count * rows + experts.rows - 1) / experts.rows + 1;
-    double read = (double)smaller(smaller(count, rows), even) * out * in * dtype_bytes(matrices.dtype);
+    size_t even = (all * rows + experts.rows - 1) / experts.rows + 1, own = (rows * count + all - 1) / all;
+    double read = (double)smaller(smaller(all, rows), even) * out * in * dtype_bytes(matrices.dtype);
+    double share = (double)count / (double)all;
     struct range range = operation(WORK_GEMM, "grouped_gemm"); // timed as one product of the block's rows
-    range.m = onto ? out : rows, range.n = transpose_b ? out : in, range.k = onto ? rows : transpose_b ? in : out;
+    range.m = onto ? out : own, range.n = transpose_b ? out : in, range.k = onto ? own : transpose_b ? in : out;
     range.transpose_a = transpose_a == TRANSPOSE, range.transpose_b = transpose_b == TRANSPOSE;
-    if (begin(device, range, 2.0 * rows * out * in, bytes(a) + bytes(onto ? b : c) + read * (onto ? 2 : 1))) {
+    if (begin(device, range, 2.0 * rows * out * in * share,
+              (bytes(a) + bytes(onto ? b : c) + read * (onto ? 2 : 1)) * share)) {
         device->ops->grouped_gemm(device, experts, c, a, transpose_a, b, transpose_b, alpha);
         range_pop(device);
     }

@@ -27,6 +27,12 @@ bool cell_is_whole(const struct model *model, size_t layer)
     return model->ranks.sequence.size > 1 && mixer->sends && mixer->sends(model->ranks.exchange);
 }
 
+// Whether ranks communicate while its MLP runs: its cost is then not remembered, for a trace has what they send.
+static bool mlp_sends(const struct model *model, size_t layer)
+{
+    return model_shares_experts(model) && config_mlp(&model->config, layer)->chooses;
+}
+
 static size_t choices_key(struct cell_at at)
 {
     return at.choices.data ? 1 + at.chosen + 2 * (at.totals.data != NULL) + 4 * (at.repeats.data != NULL) : 0;
@@ -242,7 +248,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     key.in_place = y.data == x.data;
     push_range(model, "cell_forward", layer, chunk.start);
     a->x = x;
-    if (cell_is_whole(model, layer) || !cell_memo_begin(model, &use, key, a)) {
+    if (cell_is_whole(model, layer) || mlp_sends(model, layer) || !cell_memo_begin(model, &use, key, a)) {
         forward(at, x, kv, y, a, how);
         cell_memo_end(model, &use, a);
     }
@@ -309,7 +315,7 @@ void cell_backward_mlp(struct model *model, const struct batch *batch, size_t la
                        struct activations *a, struct tensor grad)
 {
     struct cell_at at = {.model = model, .batch = batch, .layer = layer, .chunk = chunk};
-    struct memo_use use;
+    struct memo_use use = {0};
     if (grad.rows == 0)
         return;
     at = choices_at(at, grad.rows / chunk.count, false);
@@ -320,7 +326,7 @@ void cell_backward_mlp(struct model *model, const struct batch *batch, size_t la
                                  .alike = model->layers[layer].alike};
     push_range(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
-    if (!cell_memo_begin(model, &use, key, a)) {
+    if (mlp_sends(model, layer) || !cell_memo_begin(model, &use, key, a)) {
         backward_mlp(at, a, grad);
         cell_memo_end(model, &use, a);
     }

@@ -5,13 +5,21 @@ static struct tensor rows_new(struct model *model, struct tensor of, size_t cols
     return tensor_new(model->device, of.rows, cols, of.dtype, CATEGORY_WORKSPACE);
 }
 
+void grouped_product(struct model *model, struct expert_rows rows, struct tensor c, struct tensor a,
+                     struct tensor matrices, enum transpose transpose)
+{
+    if (rows.experts > rows.starts.rows - 1)
+        op_zero(model->device, c);
+    op_grouped_gemm(model->device, rows, c, a, NO_TRANSPOSE, matrices, transpose, 1);
+}
+
 // x A_e^T or lora_scale * grad_y B_e: [R, rank]
 static struct tensor narrow_new(struct model *model, struct expert_rows rows, const struct parameter *factor,
                                 enum transpose transpose, struct tensor wide, double scale)
 {
     struct tensor value = factor->value;
     struct tensor u = rows_new(model, wide, transpose ? value.rows / factor->experts : value.cols);
-    op_grouped_gemm(model->device, rows, u, wide, NO_TRANSPOSE, value, transpose, 1);
+    grouped_product(model, rows, u, wide, value, transpose);
     if (scale != 1)
         op_scale(model->device, u, scale);
     return u;
@@ -22,7 +30,7 @@ static void add_product(struct model *model, struct expert_rows rows, struct ten
                         const struct parameter *factor, enum transpose transpose)
 {
     struct tensor made = rows_new(model, wide, wide.cols);
-    op_grouped_gemm(model->device, rows, made, u, NO_TRANSPOSE, factor->value, transpose, 1);
+    grouped_product(model, rows, made, u, factor->value, transpose);
     op_accumulate(model->device, wide, made);
     tensor_free(model->device, &made);
 }
@@ -30,7 +38,7 @@ static void add_product(struct model *model, struct expert_rows rows, struct ten
 void grouped_projection_forward(struct model *model, struct expert_rows rows, const struct projection *p,
                                 struct tensor y, struct tensor x)
 {
-    op_grouped_gemm(model->device, rows, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1);
+    grouped_product(model, rows, y, x, p->weight->value, TRANSPOSE);
     if (p->lora_a && !model->without_adapter) {
         struct tensor u = narrow_new(model, rows, p->lora_a, TRANSPOSE, x, p->lora_scale);
         add_product(model, rows, y, u, p->lora_b, TRANSPOSE);
@@ -48,7 +56,7 @@ static void make_grad_u(struct model *model, struct expert_rows rows, const stru
 void grouped_projection_backward_input(struct model *model, struct expert_rows rows, const struct projection *p,
                                        struct tensor grad_x, struct tensor grad_y, struct tensor *grad_u)
 {
-    op_grouped_gemm(model->device, rows, grad_x, grad_y, NO_TRANSPOSE, p->weight->value, NO_TRANSPOSE, 1);
+    grouped_product(model, rows, grad_x, grad_y, p->weight->value, NO_TRANSPOSE);
     if (p->lora_a) {
         make_grad_u(model, rows, p, grad_u, grad_y);
         add_product(model, rows, grad_x, *grad_u, p->lora_a, NO_TRANSPOSE);

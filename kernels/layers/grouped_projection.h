@@ -5,6 +5,9 @@
 #pragma once
 #include "kernels/layers/projection.h"
 
+// c[r] = a[r] matrices_e, transposed or not. Rows of experts that are other ranks' become 0, here and below.
+void grouped_product(struct model *model, struct expert_rows rows, struct tensor c, struct tensor a,
+                     struct tensor matrices, enum transpose transpose);
 // y = projection(x); a model without_adapter: less the factors'.  x: [R, in], y: [R, out]
 void grouped_projection_forward(struct model *model, struct expert_rows rows, const struct projection *p,
                                 struct tensor y, struct tensor x);

@@ -4,7 +4,10 @@
 // blocks of rows that cut experts where they end, so that scratch does not grow with the chunk and a block reads an
 // expert once. What an expert gives is neither kept nor made again for the backward (SonicMoE, arXiv 2512.14080):
 // with G the gradient of the sum and v = G down_e, that of w_e is <v, act>, and that of down_e is G^T (w_e act).
+// Ranks that share the experts (expert_ranks.h) bring the rows of all of them to each, which computes those of its
+// own experts. How many these are, data says: gate_up is not kept then, but made again block by block.
 #include "kernels/layers/block_ends.h"
+#include "kernels/layers/expert_ranks.h"
 #include "kernels/layers/grouped_projection.h"
 #include "kernels/model/carry.h"
 
@@ -59,10 +62,12 @@ static struct routing shared_routing(const struct model *model)
     return (struct routing){.experts = 1, .chosen = 1, .score = score, .scale = scale > 0 ? scale : 1};
 }
 
-// The permuted rows of a cell: the tokens' choices and their weights, [n, k]; and operations' tables of them.
+// The permuted rows of a cell: the tokens' choices and their weights, [n, k]; and operations' tables of them. Those
+// of experts [first, end) are computed here.
 struct permuted {
     struct routing routing;
     struct tensor choices, weights, rows, slots, starts;
+    size_t first, end;
     bool owned; // the choices, which no step keeps
     size_t count, max;
 };
@@ -77,6 +82,17 @@ static struct tensor statistics(struct model *model, size_t rows, size_t cols)
     return tensor_new(model->device, rows, cols, dtype_statistic(model->device->ops->dtype), CATEGORY_WORKSPACE);
 }
 
+static void permute(struct model *model, struct permuted *p)
+{
+    size_t n = p->choices.rows, rows = model->device->ops->rules->expert_rows;
+    p->count = n * p->routing.chosen;
+    p->max = p->count < rows ? p->count : rows;
+    p->rows = numbers(model, n, p->routing.chosen);
+    p->slots = numbers(model, p->count, 1);
+    p->starts = numbers(model, p->routing.experts + 1, 1);
+    op_permute_slots(model->device, p->routing, p->rows, p->slots, p->starts, p->choices);
+}
+
 // choices: made already, if `chosen`; no tensor: of this cell alone. weigh: also makes the weights. Release with
 // permuted_close.
 static struct permuted permuted_open(struct model *model, struct routing routing, struct tensor logits,
@@ -84,20 +100,31 @@ static struct permuted permuted_open(struct model *model, struct routing routing
                                      bool weigh)
 {
     struct device *device = model->device;
-    size_t n = logits.rows, rows = device->ops->rules->expert_rows, count = n * routing.chosen;
-    struct permuted p = {.routing = routing, .choices = choices, .owned = !choices.data, .count = count};
-    p.max = count < rows ? count : rows;
+    size_t n = logits.rows;
+    struct permuted p = {.routing = routing, .choices = choices, .end = routing.experts, .owned = !choices.data};
     if (p.owned)
         p.choices = numbers(model, n, routing_words(&routing));
     p.weights = weigh || !chosen ? statistics(model, n, routing.chosen) : tensor_none();
-    p.rows = numbers(model, n, routing.chosen);
-    p.slots = numbers(model, count, 1);
-    p.starts = numbers(model, routing.experts + 1, 1);
     if (p.weights.data) {
         struct tensor bias = correction && !chosen ? correction->value : tensor_none();
         op_route_forward(device, routing, p.choices, p.weights, logits, bias, chosen);
     }
-    op_permute_slots(device, routing, p.rows, p.slots, p.starts, p.choices);
+    permute(model, &p);
+    return p;
+}
+
+// The rows of all ranks that share the experts.
+static struct permuted permuted_gather(struct model *model, const struct permuted *own)
+{
+    const struct comm *ranks = &model->ranks.experts;
+    size_t each = own->routing.experts / ranks->size;
+    struct permuted p = {.routing = own->routing,
+                         .choices = expert_ranks_gather(model, own->choices),
+                         .weights = expert_ranks_gather(model, own->weights),
+                         .first = ranks->rank * each,
+                         .end = (ranks->rank + 1) * each,
+                         .owned = true};
+    permute(model, &p);
     return p;
 }
 
@@ -142,7 +169,8 @@ static struct blocks permuted_blocks(struct device *device, const struct permute
 
 static struct expert_rows rows_of(const struct permuted *p, struct blocks b)
 {
-    return (struct expert_rows){p->starts, p->count, b.row};
+    return (struct expert_rows){tensor_rows(p->starts, p->first, p->end - p->first + 1), p->count, b.row,
+                                p->routing.experts};
 }
 
 static struct expert_act act_of(const struct model *model)
@@ -161,8 +189,7 @@ static struct tensor columns_of(struct tensor bias)
 static void add_biases(struct model *model, struct expert_rows rows, const struct parameter *bias, struct tensor y)
 {
     struct tensor made = scratch(model, y.rows, y.cols);
-    op_grouped_gemm(model->device, rows, made, tensor_rows(model->ones, 0, y.rows), NO_TRANSPOSE,
-                    columns_of(bias->value), TRANSPOSE, 1);
+    grouped_product(model, rows, made, tensor_rows(model->ones, 0, y.rows), columns_of(bias->value), TRANSPOSE);
     op_accumulate(model->device, y, made);
     tensor_free(model->device, &made);
 }
@@ -185,11 +212,22 @@ static void weighted_biases_backward(struct model *model, const struct permuted 
     op_gather_slots(device, weights, tensor_reshape(p->weights, slots, 1), p->slots, 1, b.row);
     op_copy(device, factors, weights);
     add_bias_gradients(model, rows_of(p, b), bias, grad, factors);
-    op_grouped_gemm(device, rows_of(p, b), factors, grad, NO_TRANSPOSE, columns_of(bias->value), NO_TRANSPOSE, 1);
+    grouped_product(model, rows_of(p, b), factors, grad, columns_of(bias->value), NO_TRANSPOSE);
     op_scatter_slots(device, tensor_reshape(grad_weights, slots, 1), factors, tensor_reshape(p->rows, slots, 1),
                      tensor_none(), b.row);
     tensor_free(device, &factors);
     tensor_free(device, &weights);
+}
+
+// gate_up of a block, in rows of the experts' order: u. in: scratch.
+static void gate_up_forward(struct model *model, const struct projection *p, const struct permuted *permuted,
+                            struct blocks b, struct tensor h, struct tensor in, struct tensor u)
+{
+    struct expert_rows rows = rows_of(permuted, b);
+    op_gather_slots(model->device, in, h, permuted->slots, permuted->routing.chosen, b.row);
+    grouped_projection_forward(model, rows, &p[GATE_UP], u, in);
+    if (p[GATE_UP].bias)
+        add_biases(model, rows, p[GATE_UP].bias, u);
 }
 
 // gate_up: [n k, 2 f], or scratch of a block. Adds the weighted sums of what the experts give to sum, if it is a
@@ -205,10 +243,7 @@ static void experts_forward(struct model *model, const struct projection *p, con
         struct expert_rows rows = rows_of(permuted, b);
         struct tensor in_block = tensor_rows(in, 0, b.count), act_block = tensor_rows(act, 0, b.count);
         struct tensor u = tensor_rows(gate_up, gate_up.rows == permuted->count ? b.row : 0, b.count);
-        op_gather_slots(device, in_block, h, permuted->slots, permuted->routing.chosen, b.row);
-        grouped_projection_forward(model, rows, &p[GATE_UP], u, in_block);
-        if (p[GATE_UP].bias)
-            add_biases(model, rows, p[GATE_UP].bias, u);
+        gate_up_forward(model, p, permuted, b, h, in_block, u);
         if (!sum.data)
             continue;
         op_expert_act_forward(device, act_block, u, act_of(model));
@@ -320,6 +355,35 @@ static void route(struct cell_at at, struct tensor h)
     tensor_free(model->device, &logits);
 }
 
+// The chosen experts' part of it, h the input: keeps what the backward reads, and adds to sum, if it is a tensor.
+static void chosen_forward(struct cell_at at, struct tensor h, struct tensor sum, struct kept *kept, bool keeping)
+{
+    struct model *model = at.model;
+    const struct projection *p = model->layers[at.layer].mlp.parameters;
+    const struct experts *e = &model->config.experts;
+    struct tensor logits = logits_new(model, h.rows, e->routing.experts, keeping);
+    router_forward(model, &p[ROUTER], logits, h);
+    struct permuted permuted = experts_open(at, logits, sum.data);
+    if (!model_shares_experts(model)) {
+        struct tensor gate_up = gate_up_new(model, permuted.count, e->width, keeping);
+        experts_forward(model, p, &permuted, h, gate_up, sum);
+        keep_or_free(model, kept, KEPT_GATE_UP, gate_up, keeping);
+    } else if (sum.data) {
+        struct permuted all = permuted_gather(model, &permuted);
+        struct tensor all_h = expert_ranks_gather(model, h), part = statistics(model, all_h.rows, h.cols);
+        struct tensor gate_up = gate_up_new(model, all.count, e->width, false);
+        op_zero(model->device, part);
+        experts_forward(model, p, &all, all_h, gate_up, part);
+        tensor_free(model->device, &gate_up);
+        expert_ranks_sum(model, sum, part, true);
+        tensor_free(model->device, &part);
+        tensor_free(model->device, &all_h);
+        permuted_close(model->device, &all);
+    }
+    permuted_close(model->device, &permuted);
+    keep_or_free(model, kept, KEPT_LOGITS, logits, keeping);
+}
+
 static void forward(struct cell_at at, struct tensor x, struct tensor y, struct kept *kept, enum keep how)
 {
     struct model *model = at.model;
@@ -349,14 +413,7 @@ static void forward(struct cell_at at, struct tensor x, struct tensor y, struct 
         keep_or_free(model, kept, KEPT_SHARED, gate_up, keeping);
         keep_or_free(model, kept, KEPT_SHARED_LOGITS, logits, keeping);
     }
-    struct tensor logits = logits_new(model, n, e->routing.experts, keeping);
-    router_forward(model, &p[ROUTER], logits, h);
-    struct permuted permuted = experts_open(at, logits, output);
-    struct tensor gate_up = gate_up_new(model, permuted.count, e->width, keeping);
-    experts_forward(model, p, &permuted, h, gate_up, sum);
-    keep_or_free(model, kept, KEPT_GATE_UP, gate_up, keeping);
-    permuted_close(device, &permuted);
-    keep_or_free(model, kept, KEPT_LOGITS, logits, keeping);
+    chosen_forward(at, h, sum, kept, keeping);
     tensor_free(device, &normed);
     if (output)
         add_sum(model, block, x, y, sum, kept);
@@ -364,20 +421,25 @@ static void forward(struct cell_at at, struct tensor x, struct tensor y, struct 
 }
 
 // Gradients of the experts' weights and of the routing's; adds to grad_h, [n, d] of the statistics' dtype, that of
-// h. grad: of the weighted sums. gate_up is spent.
+// h. grad: of the weighted sums. gate_up is spent; no tensor: it is made again.
 static void experts_backward(struct model *model, const struct projection *p, const struct permuted *permuted,
                              struct tensor h, struct tensor gate_up, struct tensor grad, struct tensor grad_weights,
                              struct tensor grad_h)
 {
     struct device *device = model->device;
-    size_t max = permuted->max, chosen = permuted->routing.chosen;
-    struct tensor in = projection_trains(&p[GATE_UP]) ? scratch(model, max, h.cols) : tensor_none();
-    struct tensor wide = scratch(model, max, h.cols), act = scratch(model, max, gate_up.cols / 2);
+    size_t max = permuted->max, chosen = permuted->routing.chosen, f = model->config.experts.width;
+    bool again = !gate_up.data;
+    struct tensor in = again || projection_trains(&p[GATE_UP]) ? scratch(model, max, h.cols) : tensor_none();
+    struct tensor wide = scratch(model, max, h.cols), act = scratch(model, max, f);
+    struct tensor block = again ? scratch(model, max, 2 * f) : tensor_none();
     for (struct blocks b = permuted_blocks(device, permuted); blocks_next(&b);) {
         struct expert_rows rows = rows_of(permuted, b);
         struct tensor wide_block = tensor_rows(wide, 0, b.count), act_block = tensor_rows(act, 0, b.count);
-        struct tensor u = tensor_rows(gate_up, b.row, b.count), in_block = tensor_rows(in, 0, b.count);
+        struct tensor u = again ? tensor_rows(block, 0, b.count) : tensor_rows(gate_up, b.row, b.count);
+        struct tensor in_block = tensor_rows(in, 0, b.count);
         struct tensor of_down = {0}, of_gate_up = {0};
+        if (again)
+            gate_up_forward(model, p, permuted, b, h, in_block, u);
         op_gather_slots(device, wide_block, grad, permuted->slots, chosen, b.row);
         grouped_projection_backward_input(model, rows, &p[DOWN], act_block, wide_block, &of_down);
         op_expert_act_backward(device, u, act_block, grad_weights, permuted->weights, permuted->slots, b.row,
@@ -388,16 +450,40 @@ static void experts_backward(struct model *model, const struct projection *p, co
             add_bias_gradients(model, rows, p[GATE_UP].bias, u, tensor_rows(model->ones, 0, b.count));
         grouped_projection_backward_weights(model, rows, &p[DOWN], wide_block, &of_down, act_block);
         tensor_free(device, &of_down);
-        if (in.data)
+        if (in.data && !again)
             op_gather_slots(device, in_block, h, permuted->slots, chosen, b.row);
         grouped_projection_backward_weights(model, rows, &p[GATE_UP], u, &of_gate_up, in_block);
         grouped_projection_backward_input(model, rows, &p[GATE_UP], wide_block, u, &of_gate_up);
         tensor_free(device, &of_gate_up);
         op_scatter_slots(device, grad_h, wide_block, permuted->rows, tensor_none(), b.row);
     }
+    tensor_free(device, &block);
     tensor_free(device, &act);
     tensor_free(device, &wide);
     tensor_free(device, &in);
+}
+
+// The same of the rows of all ranks that share the experts, each with its own: brings h and grad to them, and what
+// they make of the rows back. grad_weights becomes that of this rank's tokens.
+static void shared_experts_backward(struct model *model, const struct projection *p, const struct permuted *own,
+                                    struct tensor h, struct tensor grad, struct tensor grad_weights,
+                                    struct tensor grad_h)
+{
+    struct device *device = model->device;
+    struct permuted all = permuted_gather(model, own);
+    struct tensor all_h = expert_ranks_gather(model, h), all_grad = expert_ranks_gather(model, grad);
+    struct tensor part = statistics(model, all_h.rows, h.cols);
+    struct tensor of_weights = statistics(model, all_h.rows, grad_weights.cols);
+    op_zero(device, part);
+    experts_backward(model, p, &all, all_h, tensor_none(), all_grad, of_weights, part);
+    op_zero(device, grad_weights);
+    expert_ranks_sum(model, grad_weights, of_weights, false);
+    expert_ranks_sum(model, grad_h, part, true);
+    tensor_free(device, &of_weights);
+    tensor_free(device, &part);
+    tensor_free(device, &all_grad);
+    tensor_free(device, &all_h);
+    permuted_close(device, &all);
 }
 
 // t in the device's dtype: itself, or in `other`.
@@ -492,7 +578,10 @@ static void backward(struct cell_at at, struct tensor x, struct kept *kept, stru
     op_zero(device, grad_h);
     struct permuted permuted = experts_open(at, logits, true);
     struct tensor grad_weights = statistics(model, n, permuted.routing.chosen);
-    experts_backward(model, p, &permuted, h, kept->own[KEPT_GATE_UP], grad_sum, grad_weights, grad_h);
+    if (model_shares_experts(model))
+        shared_experts_backward(model, p, &permuted, h, grad_sum, grad_weights, grad_h);
+    else
+        experts_backward(model, p, &permuted, h, kept->own[KEPT_GATE_UP], grad_sum, grad_weights, grad_h);
     tensor_free(device, &kept->own[KEPT_GATE_UP]);
     router_backward(at, &permuted, logits, grad_weights, h, grad_h);
     tensor_free(device, &grad_weights);
@@ -524,8 +613,9 @@ static double kept_bytes(const struct model *model, size_t layer)
     const struct experts *e = &model->config.experts;
     enum dtype dtype = model->device->ops->dtype;
     double logits = (double)e->routing.experts + (e->shared_width ? 1 : 0);
+    size_t chosen = model_shares_experts(model) ? 0 : e->routing.chosen;
     return logits * dtype_bytes(dtype_statistic(dtype)) +
-           2.0 * (double)(e->routing.chosen * e->width + e->shared_width) * dtype_bytes(dtype);
+           2.0 * (double)(chosen * e->width + e->shared_width) * dtype_bytes(dtype);
 }
 
 static double weights(const struct config *c, size_t layer)

@@ -248,6 +248,45 @@ void model_list(struct model *model, const struct config *config, const struct l
     }
 }
 
+// Leaves a parameter of experts those of this rank. Biases are one row.
+static void take_part(const struct comm *ranks, struct parameter *p)
+{
+    if (!p)
+        return;
+    size_t *size = p->vector ? &p->value.cols : &p->value.rows;
+    CHECK(*size % ranks->size == 0);
+    *size /= ranks->size;
+    p->experts /= ranks->size;
+    p->first = ranks->rank * tensor_count(p->value);
+}
+
+static void share_experts(struct model *model)
+{
+    const struct comm *ranks = &model->ranks.experts;
+    for (size_t l = 0; ranks->size > 1 && l < model->config.layers; l++) {
+        for (size_t i = 0; i < BLOCK_PARAMETERS; i++) {
+            struct projection *p = &model->layers[l].mlp.parameters[i];
+            if (p->weight && p->weight->experts) {
+                take_part(ranks, p->bias);
+                take_part(ranks, p->lora_a);
+                take_part(ranks, p->lora_b);
+                take_part(ranks, p->weight);
+            }
+        }
+    }
+}
+
+struct parameter parameter_whole(const struct model *model, const struct parameter *parameter)
+{
+    struct parameter whole = *parameter;
+    if (parameter_is_part(parameter)) {
+        *(whole.vector ? &whole.value.cols : &whole.value.rows) *= model->ranks.experts.size;
+        whole.experts *= model->ranks.experts.size;
+        whole.first = 0;
+    }
+    return whole;
+}
+
 bool model_has(const struct model *model, const struct parameter *parameter)
 {
     const struct ranks *ranks = &model->ranks;
@@ -345,6 +384,7 @@ void model_open(struct model *model, const struct config *config, const struct l
     model->device = device;
     if (ranks)
         model->ranks = *ranks;
+    share_experts(model);
     for (size_t k = 0; k < CONFIG_KINDS; k++) {
         if (!config_has_kind(config, k))
             continue;

@@ -19,7 +19,7 @@ struct unit_listener;
 enum factor { FACTOR_NONE, FACTOR_A, FACTOR_B };
 struct parameter {
     char name[112];            // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
-    size_t size;               // all its elements
+    size_t size;               // all its elements; ranks that share the experts have some of them in `value`
     struct tensor value, grad; // value while its unit is acquired (unit.h), grad while it trains and is summed
     struct tensor projector;   // directions of its gradient (kernels/layers/projector.h), or no tensor
     bool projected;            // the gradient's sums are those in them: [m, r] or [r, n]
@@ -36,7 +36,7 @@ struct parameter {
     bool filter;            // of each channel, [channels, taps] here and [channels, 1, taps] in files
     bool constant;          // never trains (a buffer in transformers)
     bool wide;              // of the statistics' dtype, whatever the model's
-    size_t experts;         // matrices that it holds, one below the other; 0: it is one
+    size_t experts;         // matrices that this rank holds, one below the other; 0: it is one
     bool in_turn;           // of each in files the rows of gate and up take turns
     double mean, deviation; // of its random values: a gain is about 1; deviation 0: by name and shape
 
@@ -47,7 +47,7 @@ struct parameter {
     bool coded;                     // kept as codes and scales, else as what these stand for
     struct bucket *bucket;          // of replicas (bucket.h), and the block that it begins with; else NULL
     size_t block;
-    size_t first; // of a rank's share: the number of its first element
+    size_t first; // the number of this rank's first element, or of its share's
 
     // The optimizer's state (trainer.h), of which it knows the meaning.
     struct tensor state[PARAMETER_STATES];
@@ -123,6 +123,17 @@ size_t model_latent_block(const struct model *model);
 // Sets dynamic frequencies to those of a step whose longest document has this many tokens.
 void model_set_longest(struct model *model, size_t longest);
 
+// Whether ranks share the experts, and this rank has some of the parameter's.
+static inline bool model_shares_experts(const struct model *model)
+{
+    return model->ranks.experts.size > 1;
+}
+static inline bool parameter_is_part(const struct parameter *parameter)
+{
+    return tensor_count(parameter->value) < parameter->size;
+}
+// The parameter with the shape of all ranks' parts.
+struct parameter parameter_whole(const struct model *model, const struct parameter *parameter);
 // Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
 bool model_has(const struct model *model, const struct parameter *parameter);
 bool model_can_train(const struct model *model, const struct parameter *parameter);

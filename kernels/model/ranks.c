@@ -2,8 +2,12 @@
 
 struct ranks ranks_alone(const struct config *config)
 {
-    return (struct ranks){
-        .pipeline = comm_self, .end_layer = config->layers, .replicas = comm_self, .sequence = comm_self};
+    return (struct ranks){.pipeline = comm_self,
+                          .end_layer = config->layers,
+                          .replicas = comm_self,
+                          .sequence = comm_self,
+                          .experts = comm_self,
+                          .copies = comm_self};
 }
 
 // Forward FLOPs of a token in a layer, half the context attended to, and in the head.
@@ -58,12 +62,15 @@ static void cut_layers(struct ranks *ranks, const struct config *config, size_t 
 struct ranks ranks_of(const struct comm *all, struct split split, const struct config *config, size_t context)
 {
     size_t replicas = split.data * split.sequence, replica = all->rank % replicas;
-    CHECK(all->size == replicas * split.stages);
+    size_t experts = split.experts ? split.experts : 1, within = replica % experts;
+    CHECK(all->size == replicas * split.stages && replicas % experts == 0);
     struct ranks ranks = {.pipeline = comm_part(all, replica, replicas, split.stages),
                           .end_layer = config->layers,
                           .replicas = comm_part(all, all->rank - replica, 1, replicas),
                           .sequence =
                               comm_part(all, all->rank / split.sequence * split.sequence, 1, split.sequence),
+                          .experts = comm_part(all, all->rank - within, 1, experts),
+                          .copies = comm_part(all, all->rank - replica + within, experts, replicas / experts),
                           .exchange = split.exchange,
                           .zero = split.zero,
                           .sum = split.sum,

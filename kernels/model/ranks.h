@@ -17,6 +17,9 @@ enum exchange { EXCHANGE_GATHER, EXCHANGE_RING, EXCHANGE_ALL_TO_ALL, EXCHANGE_CO
 // the bits; or by the transport's all-reduce and reduce-scatter, in its own order.
 enum sum { SUM_ORDERED, SUM_ENGINE };
 
+// Expert ranks are `experts` consecutive replicas, each with as many experts of every layer, in order, and its own
+// tokens.
+//
 // Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has stage s, the r-th share of the
 // sequences and the q-th share of their tokens: ranks that communicate more have closer numbers.
 struct split {
@@ -25,7 +28,8 @@ struct split {
     enum exchange exchange;
     enum sum sum;
     bool overlap;
-    size_t node; // consecutive replicas with a faster link between them; 1: none
+    size_t node;    // consecutive replicas with a faster link between them; 1: none
+    size_t experts; // consecutive replicas that share the experts; 0, 1: each has all
 };
 // The share of the sequences that a rank of all has.
 static inline size_t split_data(struct split split, size_t rank)
@@ -38,6 +42,8 @@ struct ranks {
     size_t first_layer, end_layer; // of this one's
     struct comm replicas;          // those with the same layers, and the nodes that they are in
     struct comm sequence;          // those of them with the same sequences
+    struct comm experts;           // those of them that share the experts with this one
+    struct comm copies;            // those of them with the same experts
     enum exchange exchange;
     enum zero zero;
     enum sum sum; // over replicas

@@ -1,7 +1,9 @@
 // Bucket: parameters of a unit, concatenated in one tensor, which replicas sum and gather together and of which
 // each owns a share. Parameters start at blocks, and shares are whole blocks, so that groups of optimizer state,
 // random bits and quantisation scales are never split. A unit has three buckets: trainable parameters, frozen ones,
-// and frozen ones stored as codes, which are gathered as codes. Wide parameters are in none: each rank has them.
+// and frozen ones stored as codes, which are gathered as codes. Where ranks share the experts, those of their
+// parameters are three more, of the replicas with the same experts: of one replica, none. Wide parameters are in
+// none: each rank has them.
 //
 //     zero   whole on every rank, but                            sent per step, times (P - 1) / P
 //     0                                                          2 x gradients
@@ -21,12 +23,14 @@
          p < p##_end; p++)
 
 enum bucket_kind { BUCKET_CAN_TRAIN, BUCKET_FROZEN, BUCKET_CODES, BUCKET_KINDS };
+#define BUCKETS ((size_t)2 * BUCKET_KINDS) // of a unit, those of shared experts last
 
 struct bucket {
     const struct buckets *all;
     enum bucket_kind kind;
+    const struct comm *ranks; // the replicas that have it
     size_t blocks;
-    struct row_range *owned; // [replicas] their shares of the blocks
+    struct row_range *owned; // [ranks] their shares of the blocks
     // [blocks, BUCKET_BLOCK], for codes [blocks, words or scales per block], and this rank's share; whichever
     // currently exists. Without either, each parameter has its own tensor.
     struct tensor values[PARAMETER_PARTS], own_values[PARAMETER_PARTS], grads, own_grads;
@@ -38,7 +42,7 @@ struct bucket {
 // All buckets of a model.
 struct buckets {
     struct model *model;
-    struct bucket *items;           // by unit, one of each kind; NULL: no replicas
+    struct bucket *items;           // by unit, BUCKETS of each; NULL: no replicas
     enum quantisation quantisation; // of codes
     bool in_backward;               // gradients live from the first addition to their unit's update, when complete
     bool adds_more; // more micro-batches of the same update follow: whole gradients are summed over ranks after the

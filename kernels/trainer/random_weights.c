@@ -13,8 +13,9 @@ struct distribution {
 static struct distribution distribution_of(const struct parameter *parameter, uint64_t seed)
 {
     const char *name = parameter->copy_of ? parameter->copy_of : parameter->name;
+    size_t cols = parameter->vector ? parameter->size : parameter->value.cols;
     struct distribution d = {
-        .random = random_named(seed, name), .mean = parameter->mean, .deviation = 1 / sqrt(parameter->value.cols)};
+        .random = random_named(seed, name), .mean = parameter->mean, .deviation = 1 / sqrt((double)cols)};
     if (strstr(name, "norm.weight"))
         d.deviation = 0.1;
     else if (strstr(name, "lora_embedding_B"))
@@ -44,15 +45,15 @@ void random_weights_set_one(struct model *model, struct parameter *parameter, ui
 {
     enum { TOGETHER = 1 << 19 }; // a few MiB
     struct distribution d = distribution_of(parameter, seed);
-    if (parameter->value.data && !parameter->quantisation) {
+    if (parameter->value.data && !parameter->quantisation && !parameter_is_part(parameter)) {
         op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation,
                          parameter_dtype(parameter, rounding));
         return;
     }
-    size_t all = tensor_count(parameter->value);
+    size_t end = parameter->first + tensor_count(parameter->value);
     double *values = malloc(TOGETHER * sizeof *values);
-    for (size_t first = 0; first < all; first += TOGETHER) {
-        size_t count = all - first < TOGETHER ? all - first : TOGETHER;
+    for (size_t first = parameter->first; first < end; first += TOGETHER) {
+        size_t count = end - first < TOGETHER ? end - first : TOGETHER;
         random_weights_values(parameter, seed, rounding, first, count, values);
         weights_write(model, parameter, first, count, values, rounding);
     }

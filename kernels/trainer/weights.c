@@ -84,6 +84,13 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
 {
     struct device *device = model->device;
     enum quantisation q = p->quantisation;
+    size_t from = first > p->first ? first : p->first, end = p->first + tensor_count(p->value);
+    size_t to = first + count < end ? first + count : end;
+    if (from >= to)
+        return;
+    values += from - first;
+    first = from - p->first;
+    count = to - from;
     for (size_t i = 0; i < count; i++)
         values[i] = dtype_round(values[i], parameter_dtype(p, rounding));
     if (q) {

@@ -479,7 +479,7 @@ static void grouped_gemm_case(struct cases *c, const struct product_shape *p, en
                                          : case_output(c, rows, form == FORM_NT ? out : in);
     c->offset = 0;
     c->device->reverse_sums = reverse;
-    CASE_RUN(c, op_grouped_gemm(c->device, (struct expert_rows){starts->tensor, all, p->first}, to->tensor,
+    CASE_RUN(c, op_grouped_gemm(c->device, (struct expert_rows){starts->tensor, all, p->first, 0}, to->tensor,
                                 a->tensor, form == FORM_TN ? TRANSPOSE : NO_TRANSPOSE, b->tensor,
                                 form == FORM_NT ? TRANSPOSE : NO_TRANSPOSE, alpha));
     c->device->reverse_sums = 0;
