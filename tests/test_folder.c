@@ -192,6 +192,7 @@ struct rewriting {
     unsigned char *data;
     size_t bytes;
     const char *name, *other;
+    const struct safetensors_tensor *held;
 };
 static void rewrite(struct bench *bench, struct rewriting *r,
                     void (*change)(struct rewriting *r, const struct safetensors_tensor *t))
@@ -293,6 +294,54 @@ static void mxfp4_is_expanded(void **state)
     bench_open(&bench, scratch, config, (struct lora){0}, DTYPE_F64);
     rewrite(&bench, &(struct rewriting){.name = "down_proj"}, in_mxfp4);
     expect_unread(&bench, "missing 1: model.layers.0.mlp.experts.down_proj_blocks, unexpected 0");
+    bench_close(&bench);
+}
+
+// Layers of Gated DeltaNet with one head of keys have their projections in two tensors, as Qwen3-Next's.
+static void in_two(struct rewriting *r, const struct safetensors_tensor *t)
+{
+    const char *end = strstr(t->name, ".in_proj_");
+    bool states = end && strcmp(end, ".in_proj_z.weight") == 0;
+    if (!end) {
+        append(r, t->name, t);
+    } else if (!states && strcmp(end, ".in_proj_b.weight") != 0) {
+        r->held = t; // .in_proj_a, or .in_proj_qkv
+    } else {
+        const struct safetensors_tensor *upper = states ? r->held : t, *lower = states ? t : r->held;
+        struct safetensors_tensor whole = *upper;
+        unsigned char *data = malloc(upper->bytes + lower->bytes);
+        char name[120];
+        memcpy(data, upper->data, upper->bytes);
+        memcpy(data + upper->bytes, lower->data, lower->bytes);
+        whole.shape[0] += lower->shape[0];
+        whole.bytes += lower->bytes;
+        whole.data = data;
+        snprintf(name, sizeof name, "%.*s.in_proj_%s.weight", (int)(end - t->name), t->name,
+                 states ? "qkvz" : "ba");
+        append(r, name, &whole);
+        free(data);
+    }
+}
+
+// A Qwen3-Next whose layers are all dense has joined projections, too.
+static void projections_of_a_dense_next_are_taken_apart(void **state)
+{
+    static const char json[] =
+        MOE("\"model_type\": \"qwen3_next\", \"num_experts\": 4, \"mlp_only_layers\": [0, 1], \"head_dim\": 8, "
+            "\"linear_num_key_heads\": 1, \"linear_num_value_heads\": 2, \"linear_key_head_dim\": 4, "
+            "\"linear_value_head_dim\": 5, \"layer_types\": [\"linear_attention\", \"full_attention\"]");
+    struct bench bench;
+    struct config config;
+    struct status status = {0};
+    struct scratch *scratch = *state;
+    scratch_file(scratch, "config.json", json, strlen(json));
+    if (!folder_read_config(scratch->folder, &config, &status))
+        fail_msg("%s", status.message);
+    bench_open(&bench, scratch, config, (struct lora){0}, DTYPE_F64);
+    rewrite(&bench, &(struct rewriting){0}, in_two);
+    read_weights(&bench, DTYPE_F64);
+    for (size_t i = 0; i < bench.model.parameter_count; i++)
+        expect_random(&bench, &bench.model.parameters[i], 5, DTYPE_F64, DTYPE_F64);
     bench_close(&bench);
 }
 
@@ -693,6 +742,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(experts_are_named_as_by_transformers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(mxfp4_is_expanded, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(projections_of_a_dense_next_are_taken_apart, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(experts_must_be_those_expected, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_quantised_as_they_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),

@@ -295,7 +295,7 @@ bool expert_weights_take(struct expert_weights *weights, struct shards *shards, 
     weights->sources = calloc(weights->count, sizeof *weights->sources);
     CHECK(weights->sources);
     list_sources(weights, model);
-    for (size_t i = 0; fine && weights->experts > 0 && i < shards->count; i++)
+    for (size_t i = 0; fine && i < shards->count; i++)
         fine = take_file(&taking, &shards->files[i]);
     return fine;
 }
