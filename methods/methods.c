@@ -11,6 +11,7 @@
     X(streambp)                                                                                                    \
     X(seco)                                                                                                        \
     X(spaco)                                                                                                       \
+    X(deferred)                                                                                                    \
     X(forward)                                                                                                     \
     X(null)
 
@@ -64,7 +65,7 @@ void method_step(const struct method *method, struct model *model, const struct 
                  struct step_report *report)
 {
     struct device *device = model->device;
-    index_list_free(&report->drawn_chunks);
+    step_report_free(report);
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
     device_timer_start(device);
@@ -87,4 +88,5 @@ void method_step(const struct method *method, struct model *model, const struct 
 void step_report_free(struct step_report *report)
 {
     index_list_free(&report->drawn_chunks);
+    index_list_free(&report->skipped_chunks);
 }

@@ -26,6 +26,24 @@ static bool contains(const struct index_list *chunks, size_t chunk)
     return false;
 }
 
+bool sampler_check_count(struct chunks chunks, struct status *status)
+{
+    return chunks.count <= DRAWN_CHUNKS_MAX ||
+           status_set(status, STATUS_UNSUPPORTED,
+                      "chunk %zu cuts %zu tokens into %zu chunks, more than %d; use a larger chunk", chunks.chunk,
+                      chunks.context, chunks.count, DRAWN_CHUNKS_MAX);
+}
+
+bool sampler_check_chunks(const struct index_list *list, struct chunks chunks, struct status *status)
+{
+    for (size_t j = 0; j < list->count; j++)
+        if (list->items[j] >= chunks.count)
+            return status_set(status, STATUS_UNSUPPORTED,
+                              "chunk %u does not exist: %zu tokens in chunks of %zu are chunks 0 to %zu",
+                              list->items[j], chunks.context, chunks.chunk, chunks.count - 1);
+    return true;
+}
+
 static double kv_factor(const struct spaco_options *options, double factor)
 {
     switch (options->compensation) {
@@ -97,25 +115,17 @@ void draw_free(struct draw *draw)
 #define RARE    1e-6
 #define NOTHING 1e-15
 
-size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
+size_t sampler_rarely_exceeded(size_t count, sampler_odds *odds, const void *of)
 {
-    double t = budget(options), beyond = 0;
-    if (options->sampler == SAMPLER_FIXED)
-        return options->drawn_chunks.count;
-    if (options->sampler == SAMPLER_UNIFORM)
-        return options->budget < count ? options->budget : count;
-    bool sequential = options->sampler == SAMPLER_SEQUENTIAL;
-    double *mass = calloc(count + 2, sizeof *mass); // probability of each count so far
+    double *mass = calloc(count + 2, sizeof *mass), beyond = 0; // probability of each count so far
     size_t min = 0, max = 0;
     CHECK(mass);
     mass[0] = 1;
     for (size_t i = count; i-- > 0;) {
         max++;
         for (size_t n = max + 1; n-- > min;) {
-            double before = n > min ? mass[n - 1] : 0;
-            double p = sequential ? sequential_probability(options, count, i, n) : t / count;
-            double from = n > min && sequential ? sequential_probability(options, count, i, n - 1) : p;
-            mass[n] = mass[n] * (1 - p) + before * from;
+            double before = n > min ? mass[n - 1] * odds(of, count, i, n - 1) : 0;
+            mass[n] = mass[n] * (1 - odds(of, count, i, n)) + before;
         }
         while (max > min && mass[max] < NOTHING)
             mass[max--] = 0;
@@ -126,6 +136,22 @@ size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
         beyond += mass[max--];
     free(mass);
     return max;
+}
+
+static double odds_of(const void *of, size_t count, size_t i, size_t taken)
+{
+    const struct spaco_options *options = of;
+    return options->sampler == SAMPLER_SEQUENTIAL ? sequential_probability(options, count, i, taken)
+                                                  : budget(options) / count;
+}
+
+size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
+{
+    if (options->sampler == SAMPLER_FIXED)
+        return options->drawn_chunks.count;
+    if (options->sampler == SAMPLER_UNIFORM)
+        return options->budget < count ? options->budget : count;
+    return sampler_rarely_exceeded(count, odds_of, options);
 }
 
 double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *chunks)

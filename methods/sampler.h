@@ -15,6 +15,9 @@ struct draw {
     double *kv_factor;        // [chunks.count] s': of the gradient arriving at its keys and values
 };
 
+// Check that there are no more than DRAWN_CHUNKS_MAX chunks, and that these are of them. Return false and a status.
+bool sampler_check_count(struct chunks chunks, struct status *status);
+bool sampler_check_chunks(const struct index_list *list, struct chunks chunks, struct status *status);
 // The seed of draw `index` of a trial with a draw per step: for draw 0 sampler_seed itself, otherwise a number
 // derived from both, at most 2^53, so that it can be given as sampler_seed to repeat the draw.
 size_t sampler_seed_of(size_t sampler_seed, size_t index);
@@ -23,5 +26,9 @@ struct draw sampler_draw(const struct spaco_options *options, size_t count);
 void draw_free(struct draw *draw);
 // The number of chunks that only one draw in a million exceeds; for uniform and fixed the exact number.
 size_t sampler_max_drawn(const struct spaco_options *options, size_t count);
+// Probability that chunk i of `count` is drawn if `taken` chunks to its right were.
+typedef double sampler_odds(const void *of, size_t count, size_t i, size_t taken);
+// The number of chunks that only one draw in a million exceeds, if they are drawn from the right with these odds.
+size_t sampler_rarely_exceeded(size_t count, sampler_odds *odds, const void *of);
 // Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.
 double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *chunks);

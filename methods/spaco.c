@@ -102,14 +102,11 @@ static const char *effectless(const struct spaco_options *options)
 static bool check(const void *given, const struct config *config, size_t context, struct status *status)
 {
     const struct spaco_options *options = given;
-    size_t count = chunks_of(context, options->common.chunk).count;
+    struct chunks chunks = chunks_of(context, options->common.chunk);
+    size_t count = chunks.count;
     bool fixed = options->sampler == SAMPLER_FIXED;
-    if (count > DRAWN_CHUNKS_MAX) {
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "chunk %zu cuts %zu tokens into %zu chunks, more than %d; "
-                          "use a larger chunk",
-                          options->common.chunk, context, count, DRAWN_CHUNKS_MAX);
-    }
+    if (!sampler_check_count(chunks, status))
+        return false;
     const char *goes_with = effectless(options);
     if (goes_with)
         return status_set(status, STATUS_BAD_INPUT, "%s; leave it out", goes_with);
@@ -129,14 +126,8 @@ static bool check(const void *given, const struct config *config, size_t context
                           "sampler \"fixed\" needs drawn_chunks: those to backpropagate through, from 0 to %zu",
                           count - 1);
     }
-    for (size_t j = 0; j < options->drawn_chunks.count; j++) {
-        if (options->drawn_chunks.items[j] >= count) {
-            return status_set(status, STATUS_UNSUPPORTED,
-                              "chunk %u does not exist: %zu tokens in chunks of %zu are "
-                              "chunks 0 to %zu",
-                              options->drawn_chunks.items[j], context, options->common.chunk, count - 1);
-        }
-    }
+    if (!sampler_check_chunks(&options->drawn_chunks, chunks, status))
+        return false;
     if (options->state != STATE_CARRY && !config_has_states(config))
         return status_set(status, STATUS_BAD_INPUT,
                           "state requires layers that carry a state (Gated DeltaNet), and this model has none; "

@@ -10,7 +10,8 @@ struct setting {
 };
 static const struct setting settings[] = {
     {"checkpoint", "inputs", ""}, {"streambp", "inputs", ""}, {"streambp", "inputs,input_gradients", ""},
-    {"seco", "kv", ""},           {"spaco", "kv", ""},        {"checkpoint", "inputs", "attention=kept"}};
+    {"seco", "kv", ""},           {"spaco", "kv", ""},        {"checkpoint", "inputs", "attention=kept"},
+    {"deferred", "kv", ""}};
 
 static inline void *options_with(const struct setting *setting, bool offloads, const char *text)
 {

@@ -231,7 +231,7 @@ static bool rebuilds_attention(const struct model *model, const struct method *m
 // Whether what its ranks send is stated here; another method's is held to its plan alone.
 static bool sent_is_stated(const struct method *method)
 {
-    static const char *const stated[] = {"full", "checkpoint", "streambp", "seco", "spaco"};
+    static const char *const stated[] = {"full", "checkpoint", "streambp", "seco", "spaco", "deferred"};
     size_t i = 0;
     while (i < sizeof stated / sizeof *stated && strcmp(stated[i], method->name) != 0)
         i++;

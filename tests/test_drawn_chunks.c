@@ -101,6 +101,42 @@ static void the_largest_draw_takes_most(void **state)
     }
 }
 
+static bool plan_likely(void *visitor, const void *options, double probability)
+{
+    return probability < 1e-6 || plan_drawn(visitor, options, probability);
+}
+
+// And so are deferred's, of draws that come at all: of five chunks all, one at the most, or none.
+static void the_largest_of_deferred_takes_most(void **state)
+{
+    (void)state;
+    static const char *const contexts[] = {"'context': 1280", "'context': 1025", "'context': 1200, 'batch': 2",
+                                           "'context': 1150, 'dtype': 'bf16'"},
+                             *const asked[] = {"'deferral': 0.5, 'backward_share': 0.75", "'deferral': 4e-4",
+                                               "'deferral': 0"},
+                             *const ways[] = {"", ", 'inner': 'checkpoint'", ", 'keep': 'all', 'offload': ['kv']"},
+                             *const models[] = {"'tiny'",
+                                                "{'preset': 'tiny', 'qk_norm': true, 'sliding_window': 100}"};
+    for (size_t i = 0; i < COUNT(models) * COUNT(contexts) * COUNT(asked); i++) {
+        char *json;
+        assert_true(
+            asprintf(&json,
+                     "{'model': %s, 'device': 'plan', %s, 'method': {'name': 'deferred', 'chunk': 256, %s%s}}",
+                     models[i % COUNT(models)], contexts[i / COUNT(models) % COUNT(contexts)],
+                     asked[i / COUNT(models) / COUNT(contexts)], ways[i % COUNT(ways)]) > 0);
+        struct trial trial = trial_of(json);
+        struct drawn drawn = {.trial = &trial};
+        struct status status = {0};
+        struct planned_step step;
+        assert_true(trial.method->each_draw(trial.options, trial.context, 200, plan_likely, &drawn, &status));
+        assert_true(planned_step(&step, &trial, trial.options, WITHOUT_LIMITS, &none, &status));
+        if (step.peak_bytes != drawn.peak_bytes)
+            fail_msg("%s: %zu bytes, but a draw takes %zu", json, step.peak_bytes, drawn.peak_bytes);
+        trial_free(&trial);
+        free(json);
+    }
+}
+
 // A plan of one draw says what the largest takes, and whether that fits: of uniform the last chunks, of samplers
 // that draw any number of them nearly all.
 static void a_plan_says_the_largest_draw(void **state)
@@ -137,6 +173,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_are_of_each_chunk),
         cmocka_unit_test(the_largest_draw_takes_most),
+        cmocka_unit_test(the_largest_of_deferred_takes_most),
         cmocka_unit_test(a_plan_says_the_largest_draw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,7 +112,8 @@ struct asked {
     const struct fixture *f;
     struct costs costs;
     struct chunks chunks;
-    struct index_list drawn;          // of spaco
+    struct index_list drawn;          // of spaco; of deferred those of the second pass
+    unsigned at_once;                 // of deferred, a bit each
     bool all_losses, inner, attended; // attended: what attention gives is kept
     bool by_chunk;                    // a layer's cells are of one chunk each
     size_t segments, ends[8];         // ends[s]: the first layer above segment s
@@ -233,7 +234,7 @@ static double walked(const struct asked *a, size_t segment, size_t number, bool 
     flops += n * layers * (c->all + c->gradients) + (top ? n * (2 * c->head + c->head_gradient) : 0);
     flops += attention(f, first, end, chunk, 2, 1) + expansion(a, first, end, chunk);
     for (size_t i = 0; i <= number; i++)
-        for (size_t l = first; l < end && is_drawn(a, i); l++)
+        for (size_t l = first; l < end && (is_drawn(a, i) || i == number); l++)
             flops += products(f, l, chunk, chunk_span(a->chunks, i), 1, 1) +
                      2 * c->expand * tokens(a, chunk_span(a->chunks, i));
     return flops;
@@ -255,7 +256,9 @@ static double chunks(const struct asked *a)
         for (size_t i = 0; i < seen; i++) {
             struct span chunk = chunk_span(a->chunks, i);
             bool last = is_drawn(a, i) && i + 1 == seen;
-            if (top && a->all_losses && !is_drawn(a, i))
+            if (a->at_once >> i & 1)
+                flops += walked(a, s, i, true);
+            else if (top && a->all_losses && !is_drawn(a, i))
                 flops += cells(a, first_of(a, s), L, chunk, false) + tokens(a, chunk) * a->costs.head;
             else if (!last)
                 flops += cached(a, first_of(a, s), a->ends[s], chunk);
@@ -288,6 +291,31 @@ static double seco(const struct asked *a)
     return chunks(a);
 }
 
+// The equation of methods/README.md for deferred.
+static double deferred(const struct asked *a)
+{
+    const struct costs *c = &a->costs;
+    size_t L = a->f->config.layers, K = a->chunks.count, ran = a->drawn.count;
+    double more = 0;
+    for (size_t i = 0; i < K; i++) {
+        struct span chunk = chunk_span(a->chunks, i);
+        bool later = is_drawn(a, i) && i + 1 < K;
+        ran += a->at_once >> i & 1;
+        more +=
+            later ? tokens(a, chunk) * (double)(L - 1) * (c->all - c->k - c->v) + attended(a, 0, L - 1, chunk) : 0;
+        more += later && c->key_norms && !a->inner ? tokens(a, chunk) * (double)L * c->k : 0;
+        for (size_t key = 0; key < i && (is_drawn(a, i) || a->at_once >> i & 1); key++) // no gradient of these keys
+            for (size_t l = 0; l < L && !is_drawn(a, key); l++)
+                more -= products(a->f, l, chunk, chunk_span(a->chunks, key), 1, 1);
+    }
+    if (a->inner) {
+        double of_cell = c->all - c->k - c->v - c->output + (c->key_norms ? c->k : 0);
+        more += tokens(a, whole(a)) * (double)L * of_cell + attended(a, 0, L, whole(a));
+    }
+    assert_true(ran < K || c->expand > 0 || chunks(a) == full(a) + more);
+    return chunks(a);
+}
+
 static double streamed(const struct asked *a)
 {
     struct asked by_chunk = *a;
@@ -305,7 +333,7 @@ static const struct closed_form {
     const char *method;
     double (*flops)(const struct asked *asked);
 } closed_forms[] = {{"full", full},    {"checkpoint", checkpoint}, {"streambp", streambp}, {"seco", seco},
-                    {"spaco", chunks}, {"forward", streamed},      {"null", nothing}};
+                    {"spaco", chunks}, {"deferred", deferred},     {"forward", streamed},  {"null", nothing}};
 
 // NULL: none is stated, which tests/check_documents tells.
 static const struct closed_form *closed_form_of(const struct method *method)
@@ -320,6 +348,14 @@ static const void *value_of(const struct method *method, const void *options, co
 {
     const struct option *option = option_find(&method->options, name);
     return option ? (const char *)options + option->offset : NULL;
+}
+
+static bool contains(const struct index_list *chunks, size_t chunk)
+{
+    bool found = false;
+    for (size_t i = 0; i < chunks->count; i++)
+        found |= chunks->items[i] == chunk;
+    return found;
 }
 
 // The options' values; segments are one layer each, or as listed.
@@ -337,6 +373,20 @@ static struct asked read_options(const struct fixture *f, const struct method *m
         asked.drawn = *drawn;
         assert_string_equal(option_find(table, "loss")->choices[0], "all");
     }
+    const struct index_list *later = value_of(method, options, "later_chunks"),
+                            *skipped = value_of(method, options, "skipped_chunks");
+    static uint32_t second_pass[64];
+    for (size_t i = 0; later && i < asked.chunks.count; i++) {
+        bool runs = !contains(skipped, i);
+        assert_true(runs || i + 1 < asked.chunks.count); // the last one to run is the last
+        bool last = i + 1 == asked.chunks.count;
+        if (runs && (contains(later, i) || last))
+            second_pass[asked.drawn.count++] = (uint32_t)i;
+        else
+            asked.at_once |= runs ? 1u << i : 0;
+    }
+    if (later)
+        asked.drawn.items = second_pass;
     if (options_count(table, options, "segments", 1) > 1) {
         asked.segments = f->config.layers;
         assert_int_equal(options_count(table, options, "segments", 1), asked.segments);
@@ -393,6 +443,8 @@ static const char *value_number(const struct option *option, size_t i)
     } others[] = {{"segments", {"1", "3"}},
                   {"segment_starts", {"0", "0,1", "0,2", "0,1,2"}},
                   {"drawn_chunks", {"3", "1,3", "0,1,2", "2", "0,1,2,3"}},
+                  {"later_chunks", {"0", "2", "0,2", "0,1,2"}},
+                  {"skipped_chunks", {"0", "2", "0,2"}},
                   {"chunk", {"1", "6", "7", "22", "23", "64"}},
                   {"head_chunk", {"0", "5"}},
                   {"offload", {"none"}}};
@@ -412,10 +464,16 @@ static void check_all(const struct fixture *f, const char *with)
         for (const struct option *option = table->rows; option && option->name; option++) {
             for (size_t i = 0; value_number(option, i); i++) {
                 struct status status = {0};
-                void *options = fixture_options(*m, "chunk=6 sampler=fixed drawn_chunks=1,3 %s", with);
+                void *options = fixture_options(
+                    *m, "chunk=6 sampler=fixed drawn_chunks=1,3 draw=fixed later_chunks=1 %s", with);
                 bool sampler = strcmp(option->name, "sampler") == 0 || strcmp(option->name, "behaviour") == 0;
                 if (strcmp(option->name, "chunk") == 0 && option_find(table, "drawn_chunks"))
                     assert_true(options_set(table, options, "drawn_chunks", "0"));
+                struct index_list *later = (struct index_list *)value_of(*m, options, "later_chunks");
+                if (strcmp(option->name, "chunk") == 0 && later)
+                    later->count = i % 2; // none of a single chunk
+                if (strcmp(option->name, "skipped_chunks") == 0)
+                    assert_true(options_set(table, options, "backward_share", "0.75"));
                 if (!sampler)
                     assert_true(options_set(table, options, option->name, value_number(option, i)));
                 if (!sampler && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status)))

@@ -103,7 +103,7 @@ static void test_as_reference(void **state)
     log_prob_pass(&f.model, &f.batch, f.batch.reference, (struct log_prob_options){.chunk = 5});
     for (const struct method *const *m = methods; *m; m++) {
         struct step_report report = {0};
-        void *options = fixture_options(*m, "chunk=4 budget=2 loss=all");
+        void *options = fixture_options(*m, "chunk=4 budget=2 loss=all deferral=1");
         free(fixture_step(&f, (*m)->name, options, &report));
         assert_true(fabs(report.sums.loss - log(2)) <= 1e-14 || strcmp((*m)->name, "null") == 0);
         options_free(&(*m)->options, options);

@@ -49,6 +49,10 @@ static const struct stated {
         {"spaco", "chunk=128 sampler=fixed drawn_chunks=0,31 segments=4",
          3 * INPUT / 2 + 7 * (KV / 2 + GRADIENTS / 32)},
         {"spaco", "chunk=128 sampler=fixed drawn_chunks=0,63 offload=kv", 2 * KV + ROWS *GRADIENTS / 32},
+        // Gradients of the first chunk and the last, none of those at once.
+        {"deferred", "chunk=128 draw=fixed later_chunks=0", ROWS *(KV + GRADIENTS / 32)},
+        {"deferred", "chunk=128 draw=fixed later_chunks=0 offload=kv", 2 * KV + ROWS *GRADIENTS / 32},
+        {"deferred", "chunk=128 deferral=1", ROWS *(KV + GRADIENTS)},
 },
   // As wide, with a window of half the tokens in each layer.
     windowed[] = {

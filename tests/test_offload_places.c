@@ -17,7 +17,8 @@ static const struct {
 } schedules[] = {{"full", "none"},     {"checkpoint", "none"}, {"checkpoint", "inputs"},
                  {"streambp", "none"}, {"streambp", "inputs"}, {"streambp", "inputs,input_gradients"},
                  {"seco", "none"},     {"seco", "kv"},         {"seco", "kv inner=checkpoint"},
-                 {"spaco", "none"},    {"spaco", "kv"}};
+                 {"spaco", "none"},    {"spaco", "kv"},        {"deferred", "none"},
+                 {"deferred", "kv"}};
 
 static struct fixture variant(size_t i)
 {

@@ -72,7 +72,8 @@ static void test_each_method_has_its_own_choices(void **state)
                  {"checkpoint", {"inputs"}, {OFFLOAD_INPUTS}},
                  {"streambp", {"inputs", "input_gradients"}, {OFFLOAD_INPUTS, OFFLOAD_INPUT_GRADIENTS}},
                  {"seco", {"kv"}, {OFFLOAD_KV}},
-                 {"spaco", {"kv"}, {OFFLOAD_KV}}};
+                 {"spaco", {"kv"}, {OFFLOAD_KV}},
+                 {"deferred", {"kv"}, {OFFLOAD_KV}}};
     static const char *const shared[] = {"weights", "gradients", "optimizer"};
     static const unsigned bits[] = {OFFLOAD_WEIGHTS, OFFLOAD_GRADIENTS, OFFLOAD_OPTIMIZER};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -367,7 +367,8 @@ static void what_is_not_kept_is_said(void **state)
             const char *comma = strchr(places[i], ',');
             bool kept = option_offers(own, comma ? comma + 1 : places[i]);
             assert_true(asprintf(&arguments, "plan --model tiny --context 64 --method %s %s --offload %s",
-                                 methods[m]->name, methods[m]->exact ? "" : "--budget 1", places[i]) > 0);
+                                 methods[m]->name, option_find(&methods[m]->options, "budget") ? "--budget 1" : "",
+                                 places[i]) > 0);
             int code = longbp(&out, arguments);
             if (code != (kept ? 0 : 2) || (!kept && !strstr(out, "methods that have it: ")) ||
                 (own && !kept && !strstr(out, " has no offload \"")))

@@ -24,7 +24,7 @@ static void ask(struct asked *asked, const struct setting *setting)
 {
     asked->count = 0;
     for (size_t i = 0; methods[i]; i++) {
-        bool draws = setting->budget && methods[i]->draw;
+        bool draws = setting->budget && option_find(&methods[i]->options, "budget");
         for (size_t v = 0; (methods[i]->exact || draws) && (v == 0 || setting->variants[v - 1]); v++) {
             char *json;
             const char *variant = v ? setting->variants[v - 1] : "";

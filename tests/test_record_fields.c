@@ -47,7 +47,8 @@ static void records_are_the_table(void **state)
         fail_msg("%s", status.message);
     json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 2);
-    static const char *const absent[] = {"drawn_chunks sample_chunks slowdown ", "slowdown "};
+    static const char *const absent[] = {"drawn_chunks skipped_chunks sample_chunks slowdown ",
+                                         "skipped_chunks slowdown "};
     static const char *const parts[] = {"gradient", "timeline", "categories", "provenance"};
     for (size_t i = 0; i < 2; i++) {
         const json_t *record = json_array_get(objects, i);

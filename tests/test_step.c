@@ -25,7 +25,12 @@ static void check_micro_batches(struct fixture f)
     size_t first_count = objective_check(f.objective, f.objective_settings, 1, 1, &status) ? 1 : 2;
     bool adds_up = objective_check(f.objective, f.objective_settings, 4, 2, &status); // else it is refused
     for (const struct method *const *m = methods; *m && adds_up; m++) {
-        void *options = fixture_options(*m, OPTIONS);
+        bool sums = objective_has_sums(f.objective, f.objective_settings);
+        void *options = fixture_options(*m, OPTIONS " loss=%s", sums ? "all" : "sampled");
+        if (!method_check_objective(*m, options, f.objective, f.objective_settings, &status)) {
+            options_free(&(*m)->options, options);
+            continue;
+        }
         struct step_report report = {0};
         double *expected = fixture_step(&f, (*m)->name, options, &report), loss = report.sums.loss, sum = 0;
         trainer_zero(&f.trainer);

@@ -82,15 +82,22 @@ static bool complete(struct arguments *arguments, struct status *status)
     return true;
 }
 
+static json_t *numbers_of(const struct index_list *chunks)
+{
+    json_t *numbers = json_array();
+    for (size_t i = 0; i < chunks->count; i++)
+        json_array_append_new(numbers, json_integer(chunks->items[i]));
+    return numbers;
+}
+
 static void print_report(const struct trial *trial, const struct step_report *report, size_t peak_bytes,
                          const char *out)
 {
-    json_t *chunks = json_array();
-    for (size_t i = 0; i < report->drawn_chunks.count; i++)
-        json_array_append_new(chunks, json_integer(report->drawn_chunks.items[i]));
     json_t *object = json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", number_json(report->sums.loss), "method",
-                               trial->method->name, "drawn_chunks", chunks, "peak_bytes", (json_int_t)peak_bytes,
-                               "out", record_text(out));
+                               trial->method->name, "drawn_chunks", numbers_of(&report->drawn_chunks), "peak_bytes",
+                               (json_int_t)peak_bytes, "out", record_text(out));
+    if (report->skipped_chunks.count)
+        json_object_set_new(object, "skipped_chunks", numbers_of(&report->skipped_chunks));
     for (int m = METRIC_AUX_LOSS; m <= METRIC_ROUTER_Z_LOSS; m++)
         if (trial_has_metric(trial, (enum objective_metric)m, false))
             json_object_set_new(object, objective_metrics[m].name, number_json(report->sums.metrics[m]));

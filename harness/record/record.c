@@ -188,12 +188,18 @@ static bool knows_columns(const struct record *record)
     return record->drawn_chunks.count || (record->sample_chunks.count && record->sample_chunks.items[0] == 0);
 }
 
+static bool same_numbers(const struct number_list *a, const struct number_list *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = a->items[i] == b->items[i];
+    return same;
+}
+
 bool record_other_chunks(const struct record *a, const struct record *b)
 {
-    size_t count = a->drawn_chunks.count;
-    bool same = count == b->drawn_chunks.count;
-    for (size_t i = 0; same && i < count; i++)
-        same = a->drawn_chunks.items[i] == b->drawn_chunks.items[i];
+    bool same =
+        same_numbers(&a->drawn_chunks, &b->drawn_chunks) && same_numbers(&a->skipped_chunks, &b->skipped_chunks);
     return knows_columns(a) && knows_columns(b) && !same;
 }
 

@@ -207,7 +207,7 @@ struct record {
     const struct record_framework *framework;
     uint64_t data_hash, model_hash;
     double loss, aux_loss, router_z_loss;
-    struct number_list drawn_chunks, samples_ms, cpu_ms, sample_chunks, slowdown;
+    struct number_list drawn_chunks, skipped_chunks, samples_ms, cpu_ms, sample_chunks, slowdown;
     double median_ms, mean_ms, mean_error_ms, host_launch_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
     double estimate_low_ms, estimate_high_ms, break_even_chunk;

@@ -18,7 +18,8 @@ bool rounds_same_draws(const struct record *a, const struct record *b)
 {
     return (a->sample_chunks.count > 0) == (b->sample_chunks.count > 0) &&
            begin_alike(&a->sample_chunks, &b->sample_chunks) && a->drawn_chunks.count == b->drawn_chunks.count &&
-           begin_alike(&a->drawn_chunks, &b->drawn_chunks);
+           begin_alike(&a->drawn_chunks, &b->drawn_chunks) && a->skipped_chunks.count == b->skipped_chunks.count &&
+           begin_alike(&a->skipped_chunks, &b->skipped_chunks);
 }
 
 static bool has_samples(const struct record *record)

@@ -381,10 +381,13 @@ static bool check_router(const struct trial *trial, const struct trial_fields *f
             "\"sequence\" counts sequences apart, which share a prompt by \"group\"; give \"global\" or "
             "\"layer\"");
     if (any && trial->method->check_sums && !trial->method->check_sums(trial->options, &why))
-        return json_field_fail(
-            fields->method.given.entry, status,
-            "losses of routers count all tokens, and those of the sampled chunks would be biased; "
-            "use loss \"all\", or set router_aux_loss and router_z_loss to 0");
+        return json_field_fail(fields->method.given.entry, status,
+                               "losses of routers count all tokens, and those of %s; "
+                               "use %s, or set router_aux_loss and router_z_loss to 0",
+                               option_find(&trial->method->options, "loss")
+                                   ? "the sampled chunks would be biased"
+                                   : "later chunks are not known when others run backward",
+                               option_find(&trial->method->options, "loss") ? "loss \"all\"" : "seco");
     if (losses->bias_update > 0 && (!experts->correction_bias || !trial->optimizer || trial->lora.rank))
         return json_field_fail(
             trial_field(fields, "router_bias_update"), status, "%s",

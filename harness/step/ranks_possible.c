@@ -4,6 +4,12 @@
 static bool stages_fit(const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;
+    bool at_once = !method->by_layer && !method->no_gradient;
+    if (!(method->parallel & PARALLEL_STAGE) && at_once)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s takes no stage ranks: its chunks run forward and backward one after another, so that "
+                          "the other stages would wait for each; use seco or spaco",
+                          method->name);
     if (!(method->parallel & PARALLEL_STAGE))
         return status_set(status, STATUS_UNSUPPORTED,
                           "%s takes no stage ranks: its backward pass completes a layer before it begins the one "

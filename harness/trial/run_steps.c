@@ -77,6 +77,7 @@ bool run_step(struct run *run, size_t draw, bool update)
     if (!run->stepped) {
         run->first = run->step;
         run->first.drawn_chunks = index_list_copy(&run->step.drawn_chunks);
+        run->first.skipped_chunks = index_list_copy(&run->step.skipped_chunks);
         run->stepped = true;
     }
     return true;
@@ -136,6 +137,7 @@ static void note_estimate(struct run *run, double ms, size_t count)
 static bool same_work(const struct run *run)
 {
     return index_list_equal(&run->step.drawn_chunks, &run->first.drawn_chunks) &&
+           index_list_equal(&run->step.skipped_chunks, &run->first.skipped_chunks) &&
            !(run->draws && run->trial->train.accumulate > 1);
 }
 

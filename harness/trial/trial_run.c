@@ -240,18 +240,24 @@ static struct number_list take(const struct run *run, double **numbers, bool wan
     return list;
 }
 
+static struct number_list numbers_of(const struct index_list *chunks)
+{
+    struct number_list list = number_list_make(chunks->count);
+    for (size_t i = 0; i < chunks->count; i++)
+        list.items[i] = (double)chunks->items[i];
+    return list;
+}
+
 static void record_step(struct run *run)
 {
-    const struct index_list *columns = &run->first.drawn_chunks;
     struct record *record = &run->record;
     record->loss = run->trial->planned ? NAN : run->first.sums.loss;
     if (!run->trial->planned && trial_has_metric(run->trial, METRIC_AUX_LOSS, false))
         record->aux_loss = run->first.sums.metrics[METRIC_AUX_LOSS];
     if (!run->trial->planned && trial_has_metric(run->trial, METRIC_ROUTER_Z_LOSS, false))
         record->router_z_loss = run->first.sums.metrics[METRIC_ROUTER_Z_LOSS];
-    record->drawn_chunks = number_list_make(columns->count);
-    for (size_t i = 0; i < columns->count; i++)
-        record->drawn_chunks.items[i] = (double)columns->items[i];
+    record->drawn_chunks = numbers_of(&run->first.drawn_chunks);
+    record->skipped_chunks = numbers_of(&run->first.skipped_chunks);
 }
 
 static void record_ranks(struct run *run)

@@ -161,6 +161,7 @@ static void state_open(struct state *state, struct step *step, const struct chun
     state->x = calloc(state->segments.count, sizeof *state->x);
     state->key_segments = calloc(count + 1, sizeof *state->key_segments);
     CHECK(state->segments.items && state->x && state->key_segments);
+    CHECK(schedule->at_once.count == 0 || (state->segments.count == 1 && !gathers));
     list_gaps(&state->draw, schedule);
     state->draw_forward = state->draw;
     state->draw_forward.passage = STATE_CUT;
@@ -194,6 +195,20 @@ static void kv_open(struct state *state, struct segment segment, size_t count, c
     size.draw = state->schedule->whole ? NULL : draw;
     kv_store_open(&state->kv, state->step->model, segment.first, segment.end,
                   options->offload & OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE, size);
+}
+
+// Opens the gradients of the drawn chunks' keys and values. A chunk at once has its own keys' in the place of the
+// next drawn chunk, which may be a shorter last one.
+static void open_gradients(struct state *state)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    size_t tokens = state->sampled;
+    if (schedule->at_once.count)
+        tokens += schedule->chunks.chunk - chunk_span(schedule->chunks, state->reached - 1).count;
+    struct carry_size size = size_of(state, tokens);
+    size.slides = schedule->whole;
+    // With all chunks drawn, every chunk reads and writes all of them; those of a few stay on the device.
+    kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE, size);
 }
 
 // The chunks from c on that a first pass over `count` chunks runs at once.
@@ -351,6 +366,58 @@ static void cache_chunk(struct state *state, size_t s, struct span chunk, struct
         leave(state, (struct transfer){.t = y, .owned = true}, pipeline_start_output);
 }
 
+// Lists the keys that take gradients from a chunk: those of the `drawn` drawn chunks to its left, stored
+// contiguously in one buffer per layer, and its own behind them. Returns the number of segments.
+static size_t list_key_segments(struct state *state, size_t drawn, struct carry_segment own)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    if (schedule->whole)
+        return 1;
+    for (size_t i = 0; i < drawn; i++) {
+        struct span span = chunk_span(schedule->chunks, schedule->drawn.items[i]);
+        double factor = schedule->kv_factor ? schedule->kv_factor[i] : 0;
+        state->key_segments[i] = (struct carry_segment){.start = span.start, .count = span.count, .factor = factor};
+    }
+    state->key_segments[drawn] = own;
+    return drawn + 1;
+}
+
+// The rows of tokens that the first `drawn` drawn chunks have in the buffer of gradients.
+static size_t gradient_row(const struct state *state, size_t drawn)
+{
+    size_t tokens = 0;
+    for (size_t i = 0; i < drawn; i++)
+        tokens += chunk_span(state->schedule->chunks, state->schedule->drawn.items[i]).count;
+    return tokens * state->step->batch->batch;
+}
+
+// Runs chunk c, with so many drawn ones to its left, forward and backward in the first pass. The place of its own
+// keys' gradients is zeroed for whoever has it next.
+static void run_at_once(struct state *state, size_t c, size_t drawn)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    struct model *model = state->step->model;
+    struct segment segment = state->segments.items[0];
+    struct span chunk = chunk_span(schedule->chunks, c);
+    size_t B = state->step->batch->batch, row = gradient_row(state, drawn);
+    double factor = schedule->at_once_factor;
+    struct chunk_work work = {.segment = segment,
+                              .chunk = chunk,
+                              .kv = &state->kv,
+                              .next = next_of_pass(state, segment, chunk, segment.first),
+                              .key_segments = state->key_segments,
+                              .weights = {factor, factor, false},
+                              .x = chunk_rows(state->x[0], chunk, B),
+                              .grad = chunk_rows(state->x[0], chunk, B)};
+    work.key_segment_count =
+        list_key_segments(state, drawn, (struct carry_segment){.start = chunk.start, .count = chunk.count});
+    choices_weigh(model, factor);
+    chunk_rebuild(state->step, &work);
+    chunk_descend(state->step, &work);
+    for (size_t l = segment.first; l < segment.end; l++)
+        carry_zero(model, carry_rows(state->kv.grad[l], row, chunk.count * B));
+}
+
 // First pass: everything that drawn chunks attend to. In the highest segment with all losses, all chunks; with an
 // objective that gathers, all chunks up to the head, including drawn ones.
 static void fill_cache(struct state *state, size_t s)
@@ -358,14 +425,21 @@ static void fill_cache(struct state *state, size_t s)
     const struct chunk_schedule *schedule = state->schedule;
     bool highest = s + 1 == state->segments.count, gathers = highest && state->gathers;
     bool lowest = ranks_lowest(&state->step->model->ranks);
-    size_t count = count_in(state, s), j = 0, B = state->step->batch->batch;
+    size_t count = count_in(state, s), j = 0, n = 0, B = state->step->batch->batch;
     kv_open(state, state->segments.items[s], count, &state->draw);
+    if (schedule->at_once.count)
+        open_gradients(state);
     // No chunk reads the keys of a drawn last one before its own second pass writes them.
     size_t end = count - (count == state->reached && count > 0 && !gathers);
     for (size_t c = 0; c < end; c += state->stride) {
         struct span chunk = pass_span(state, c, end);
         while (j < schedule->drawn.count && schedule->drawn.items[j] < c)
             j++;
+        if (n < schedule->at_once.count && schedule->at_once.items[n] == c) {
+            run_at_once(state, c, j);
+            n++;
+            continue;
+        }
         bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
         bool loss = gathers || (highest && state->all && !drawn);
         struct tensor x = lowest ? chunk_rows(state->x[s], chunk, B) : take_input(state, c);
@@ -375,28 +449,15 @@ static void fill_cache(struct state *state, size_t s)
     }
 }
 
-// Only the drawn chunks' keys have gradients, stored contiguously in one buffer per layer.
-static void list_key_segments(struct state *state)
-{
-    const struct chunk_schedule *schedule = state->schedule;
-    for (size_t i = 0; !schedule->whole && i < schedule->drawn.count; i++) {
-        struct span span = chunk_span(schedule->chunks, schedule->drawn.items[i]);
-        // Nothing comes to the last chunk's tokens.
-        double factor = schedule->kv_factor && i + 1 < schedule->drawn.count ? schedule->kv_factor[i] : 0;
-        state->key_segments[i] = (struct carry_segment){.start = span.start, .count = span.count, .factor = factor};
-    }
-}
-
 // Scales the gradients that chunks to the right added to the keys of chunk j, before it adds its own. A state's
 // gradient passes through the chunk as it is: its factor applies where it enters the chunk's tokens.
 static void scale(struct state *state, struct segment segment, size_t j)
 {
     const struct chunk_schedule *schedule = state->schedule;
-    size_t B = state->step->batch->batch, row = 0;
-    for (size_t i = 0; schedule->kv_factor && i < j; i++)
-        row += state->key_segments[i].count * B;
+    size_t rows = chunk_span(schedule->chunks, schedule->drawn.items[j]).count * state->step->batch->batch;
+    size_t row = schedule->kv_factor ? gradient_row(state, j) : 0;
     for (size_t l = segment.first; schedule->kv_factor && j + 1 < schedule->drawn.count && l < segment.end; l++) {
-        struct carry grad = carry_rows(state->kv.grad[l], row, state->key_segments[j].count * B);
+        struct carry grad = carry_rows(state->kv.grad[l], row, rows);
         for (size_t i = 0; !grad.border && i < CARRY_TENSORS; i++)
             op_scale(state->step->model->device, grad.t[i], schedule->kv_factor[j]);
     }
@@ -456,17 +517,15 @@ static void run_backward(struct state *state, size_t s)
     struct segment segment = state->segments.items[s];
     bool highest = s + 1 == state->segments.count;
     size_t B = state->step->batch->batch;
-    if (schedule->drawn.count) {
-        // With all chunks drawn, every chunk reads and writes all of them; those of a few stay on the device.
-        struct carry_size size = size_of(state, state->sampled);
-        size.slides = schedule->whole;
-        kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE, size);
-    }
-    list_key_segments(state);
+    if (schedule->drawn.count && schedule->at_once.count == 0)
+        open_gradients(state);
     for (size_t j = schedule->drawn.count; j-- > 0;) {
         size_t c = schedule->drawn.items[j];
         struct span chunk = chunk_span(schedule->chunks, c);
         double factor = schedule->loss_factor ? schedule->loss_factor[j] : 1;
+        // Nothing comes to the last chunk's tokens.
+        double coming = schedule->kv_factor && j + 1 < schedule->drawn.count ? schedule->kv_factor[j] : 0;
+        struct carry_segment own = {.start = chunk.start, .count = chunk.count, .factor = coming};
         scale(state, segment, j);
         choices_weigh(model, factor);
         struct chunk_work work = {.segment = segment,
@@ -478,7 +537,7 @@ static void run_backward(struct state *state, size_t s)
                                   .last = j == 0,
                                   .whole = schedule->whole,
                                   .key_segments = state->key_segments,
-                                  .key_segment_count = schedule->whole ? 1 : j + 1,
+                                  .key_segment_count = list_key_segments(state, j, own),
                                   .weights = {state->all ? 1 : factor, factor, state->deferred},
                                   .x = chunk_rows(state->x[s], chunk, B),
                                   .grad = chunk_rows(state->x[state->segments.count - 1], chunk, B)};

@@ -54,6 +54,6 @@ bool option_nth_offload(const struct option *option, void *value, size_t index, 
         .choices = OPTION_CHOICES("weights", "gradients", "optimizer", ##__VA_ARGS__),                             \
         .help = "what is on the host while unused: weights, gradients, optimizer (its state); inputs of layers "   \
                 "(checkpoint, streambp), with them input_gradients (streambp); kv, keys, values and their "        \
-                "gradients (seco, spaco)",                                                                         \
+                "gradients (seco, spaco, deferred)",                                                               \
         .nth = option_nth_offload                                                                                  \
     }

@@ -9,10 +9,11 @@
 // Report of a step, besides the gradients, which are in the model's parameters. Zero it before the first step;
 // release with step_report_free after the last.
 struct step_report {
-    struct objective_sums sums;     // see objective_sums_read
-    double ms;                      // until the device finished the schedule
-    double host_launch_ms;          // until the host had launched all of it
-    struct index_list drawn_chunks; // that were drawn, left to right
+    struct objective_sums sums; // see objective_sums_read
+    double ms;                  // until the device finished the schedule
+    double host_launch_ms;      // until the host had launched all of it
+    // Left to right: the chunks that were drawn, of deferred those of the second pass; and its skipped ones.
+    struct index_list drawn_chunks, skipped_chunks;
 };
 
 // Input of one step, the same for all schedules.
