@@ -155,7 +155,7 @@ static void predictions_have_a_range(void **state)
     rates->high = 1.5;
     EXPECT(narrow, {"estimate_ms", 50}, {"estimate_low_ms", 37.5}, {"estimate_high_ms", 75});
     struct measured *none = predicted();
-    none->figures.counters.launches = 0;
+    none->figures.counters = (struct counters){0};
     EXPECT(none, {"estimate_ms", NAN}, {"flops", NAN}, {"launches", NAN});
 }
 
