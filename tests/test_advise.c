@@ -543,6 +543,9 @@ static void what_cannot_be_is_said(void **state)
          "checkpoint",
          "the host's memory", 1},
         {"--model tiny --context 512 --device-memory 40", "a size with its unit", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --against transformers --json", "leave --json out", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --against transformers",
+         "their run is not planned: command line: key \"dtype\"", 0},
         {"--model tiny --context 512", "--memory-limit or --profile", 2},
         {"--model tiny --device-memory 1GiB", "--context", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods sceo", "seco", 2},
@@ -589,6 +592,47 @@ static void what_cannot_be_is_said(void **state)
         expect_said(&cases[i]);
 }
 
+// The framework's step beside the advice is what plan says of it, with each head.
+static void expect_theirs(const char *out, const char *name, const char *loss)
+{
+    char *plan, *start, *arguments, size[3][32];
+    assert_true(
+        asprintf(&arguments,
+                 "plan --model llama-3-8b --dtype bf16 --lora r=8 --context 4096 --method checkpoint --profile "
+                 "rtx-3090 --like transformers --framework loss=%s --json",
+                 loss) > 0);
+    assert_int_equal(longbp(&plan, arguments), 0);
+    free(arguments);
+    json_t *record = json_loads(plan, 0, NULL), *framework = json_object_get(record, "framework");
+    const json_t *bytes[] = {json_object_get(record, "peak_bytes"),
+                             json_object_get(framework, "reserved_low_bytes"),
+                             json_object_get(framework, "reserved_high_bytes")};
+    for (size_t i = 0; i < 3; i++)
+        size_text((size_t)json_integer_value(bytes[i]), size[i], sizeof *size);
+    assert_true(asprintf(&start, "\n%-9s %12s  reserved %s to %s: %s; ", name, size[0], size[1], size[2],
+                         json_string_value(json_object_get(record, "verdict"))) > 0);
+    if (!strstr(out, start))
+        fail_msg("no line \"%s\" in %s", start, out);
+    free(start);
+    json_decref(record);
+    free(plan);
+}
+
+static void anothers_step_is_planned_beside_it(void **state)
+{
+    (void)state;
+    char *out;
+    int code = longbp(&out, "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 4096 --profile rtx-3090 "
+                            "--methods checkpoint --against transformers");
+    assert_int_equal(code, 0);
+    expect_theirs(out, "their run", "whole");
+    expect_theirs(out, "the same", "chunked");
+    expect_theirs(out, "the same", "trl");
+    expect_theirs(out, "the same", "liger");
+    assert_non_null(strstr(out, "its peak is in backward, at log_softmax_backward; 5.87 GiB of it are 3 tensors:"));
+    free(out);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -596,6 +640,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(all_may_stand_in_a_list),
+        cmocka_unit_test(anothers_step_is_planned_beside_it),
         cmocka_unit_test(the_command_runs),
         cmocka_unit_test_setup_teardown(the_training_run_runs, scratch_setup, scratch_teardown),
         cmocka_unit_test(remedies_are_planned),

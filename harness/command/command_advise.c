@@ -1,4 +1,5 @@
 // Command: `longbp advise`, the fastest method and options that fit, and the time that less memory would cost.
+#include "harness/command/against.h"
 #include "harness/options/advice.h"
 #include "harness/options/command.h"
 #include "harness/options/search_records.h"
@@ -33,6 +34,8 @@ static const struct flag own_flags[] = {{.name = "methods",
                                          .doc = "only those of the named methods with an exact gradient"},
                                         PLAN_FLAG_ALSO,
                                         PLAN_FLAG_LIKE,
+                                        PLAN_FLAG_AGAINST,
+                                        PLAN_FLAG_FROM,
                                         PLAN_FLAG_MEMORY_LIMIT,
                                         PLAN_FLAG_DEVICE_MEMORY,
                                         PLAN_FLAG_RESERVE,
@@ -442,6 +445,8 @@ static void print_table(const struct plan_flags *flags, const struct found *foun
     print_lora(setting);
     json_decref(setting);
     print_limits(found);
+    if (flags->theirs)
+        against_print(flags, advice->limits.device_bytes);
     printf("\n%12s  %11s %12s  of %zu candidates, %zu planned\n", "seconds", "device", "host",
            advice->space.candidates, advice->planner.plans);
     bool drawn = false, unsure = false;
@@ -488,6 +493,7 @@ int command_advise(int argc, char **argv)
     struct plan_flags flags;
     plan_flags_open(&flags, NEEDS_CONTEXT | NEEDS_MEMORY, without, own_flags, "none: nothing is kept there");
     flags.methods = "all";
+    flags.compares = true;
     const struct argp argp = {
         .options = flags.trial.options,
         .parser = parse,

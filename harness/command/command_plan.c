@@ -250,11 +250,10 @@ static void print_work(const struct record *record)
 static const char *verdict(const struct plan *plan)
 {
     const struct record_framework *framework = plan->record.framework;
-    double limit = (double)plan->limit_bytes;
-    return !plan->limit_bytes                        ? NULL
-           : framework->reserved_high_bytes <= limit ? "fits"
-           : plan->record.peak_bytes <= limit        ? "may fit"
-                                                     : "does not fit";
+    struct framework_reserved reserved = {(size_t)framework->reserved_low_bytes,
+                                          (size_t)framework->reserved_high_bytes};
+    return plan->limit_bytes ? framework_verdict((size_t)plan->record.peak_bytes, reserved, plan->limit_bytes)
+                             : NULL;
 }
 
 static void print_reserved(const struct plan *plan)

@@ -16,6 +16,7 @@ void plan_flags_open(struct plan_flags *flags, int needs, const char *const *wit
 
 void plan_flags_close(struct plan_flags *flags)
 {
+    json_decref(flags->theirs);
     trial_flags_close(&flags->trial);
 }
 
@@ -66,9 +67,9 @@ static void take_run(struct plan_flags *flags, struct argp_state *state)
     struct status status = {0};
     json_t *unchecked, *trial = flags->trial.trial;
     size_t i;
-    if (flags->like && strcmp(flags->like, FRAMEWORK_NAME) != 0)
+    if (!flags->compares && flags->like && strcmp(flags->like, FRAMEWORK_NAME) != 0)
         argp_error(state, "--from plans a run of " FRAMEWORK_NAME ": leave --like %s out", flags->like);
-    flags->like = FRAMEWORK_NAME;
+    *(flags->compares ? &flags->against : &flags->like) = FRAMEWORK_NAME;
     if (!run_file_read(&run, flags->from, &status))
         argp_failure(state, EXIT_BAD_INPUT, 0, "%s", status.message);
     json_array_foreach(run.unchecked, i, unchecked)
@@ -79,12 +80,27 @@ static void take_run(struct plan_flags *flags, struct argp_state *state)
         json_object_del(run.trial, "context");
     if (json_is_object(json_object_get(trial, "framework")))
         set_absent(json_object_get(trial, "framework"), json_object_get(run.trial, "framework"));
+    if (flags->compares)
+        flags->theirs = json_pack("{s:O}", "method", json_object_get(run.trial, "method"));
     // Commands that search for memory try a list of methods.
     if (!(flags->needs & NEEDS_MEMORY) && !json_object_get(flags->trial.method, "name"))
         json_object_set(flags->trial.method, "name", json_object_get(run.trial, "method"));
     json_object_del(run.trial, "method");
     set_absent(trial, run.trial);
     run_file_close(&run);
+}
+
+// Sets apart what is of the framework's step alone.
+static void part_theirs(struct plan_flags *flags, const struct argp_state *state)
+{
+    if (flags->json)
+        argp_error(state, "--against is printed as text: leave --json out, and plan --like " FRAMEWORK_NAME
+                          " --json has the framework's step");
+    json_t *trial = flags->trial.trial, *framework = json_object_get(trial, "framework");
+    if (!flags->theirs)
+        flags->theirs = json_pack("{s:s}", "method", "checkpoint");
+    json_object_set_new(flags->theirs, "framework", framework ? json_deep_copy(framework) : json_object());
+    json_object_del(trial, "framework");
 }
 
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state)
@@ -98,6 +114,8 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
     case ARGP_KEY_END:
         if (flags->from)
             take_run(flags, state);
+        if (flags->against)
+            part_theirs(flags, state);
         check_needs(flags, state);
         set_device(flags);
         return 0;

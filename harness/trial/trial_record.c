@@ -64,10 +64,6 @@ static const double *tally_of(const size_t bytes[CATEGORY_COUNT])
     return apart(tally, sizeof tally);
 }
 
-// Reserved bytes over allocated bytes of runs whose allocator was left as it is: 1.10 and 1.14 (NeMo-RL, pull
-// request 926), 1.11 and 1.23 (fms-acceleration, pull request 14).
-#define RESERVED_OVER_PEAK 1.3
-
 void trial_record_framework(struct record *record, const struct framework_run *run)
 {
     struct record_framework *framework = (struct record_framework *)record->framework;
@@ -75,9 +71,9 @@ void trial_record_framework(struct record *record, const struct framework_run *r
     framework->peak_operation = run->tape.peak_operation;
     if (!run->tape.peak_bytes)
         return;
-    framework->reserved_low_bytes = (double)run->pool.reserved_bytes;
-    framework->reserved_high_bytes =
-        fmax(framework->reserved_low_bytes, ceil(RESERVED_OVER_PEAK * (double)run->tape.peak_bytes));
+    struct framework_reserved reserved = framework_run_reserved(run);
+    framework->reserved_low_bytes = (double)reserved.low_bytes;
+    framework->reserved_high_bytes = (double)reserved.high_bytes;
 }
 
 void trial_record_figures(struct record *record, const struct rank_figures *figures)

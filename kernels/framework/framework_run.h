@@ -41,4 +41,13 @@ void framework_run_step(struct framework_run *run);
 // The largest tensors that a step has made and still has at its peak, of which tape.peak_moment and peak_operation
 // tell the place; from the largest on, at most TAPE_FOUND. Takes two steps. Returns their number.
 size_t framework_run_largest(struct framework_run *run, const struct storage **largest);
+// Bytes that PyTorch's allocator reserves for the steps so far: in the segments that its rules give, to 1.3 times
+// the peak, or more. Reserved over allocated bytes of published runs: 1.10 and 1.14 (NeMo-RL, pull request
+// 926), 1.11 and 1.23 (fms-acceleration, pull request 14).
+struct framework_reserved {
+    size_t low_bytes, high_bytes;
+};
+struct framework_reserved framework_run_reserved(const struct framework_run *run);
+// The verdict on a limit: "fits" if the high end does, "does not fit" if the peak alone does not, else "may fit".
+const char *framework_verdict(size_t peak_bytes, struct framework_reserved reserved, size_t limit_bytes);
 void framework_run_close(struct framework_run *run);

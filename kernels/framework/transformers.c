@@ -141,6 +141,19 @@ size_t framework_run_largest(struct framework_run *run, const struct storage **l
     return tape->found_count;
 }
 
+struct framework_reserved framework_run_reserved(const struct framework_run *run)
+{
+    struct framework_reserved reserved = {run->pool.reserved_bytes, run->tape.peak_bytes / 10 * 13};
+    if (reserved.high_bytes < reserved.low_bytes)
+        reserved.high_bytes = reserved.low_bytes;
+    return reserved;
+}
+
+const char *framework_verdict(size_t peak_bytes, struct framework_reserved reserved, size_t limit_bytes)
+{
+    return reserved.high_bytes <= limit_bytes ? "fits" : peak_bytes <= limit_bytes ? "may fit" : "does not fit";
+}
+
 void framework_run_close(struct framework_run *run)
 {
     struct tape *tape = &run->tape;
