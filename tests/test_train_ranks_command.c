@@ -2,6 +2,7 @@
 // bits, from each rank's own part of a checkpoint; records have the curve of one rank and the bytes of the plan;
 // impossible settings are refused.
 #define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/folder/folder.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include "tests/records_of.h"
@@ -258,6 +259,83 @@ static void a_choice_is_trained_with(void **state)
                      0);
 }
 
+// A folder of a mixture.
+static void write_experts(const struct scratch *scratch)
+{
+    struct status status = {0};
+    struct config config = *config_preset("tiny");
+    const bool layers[CONFIG_KIND_LAYERS] = {[1] = true};
+    config.layers = 2;
+    config.qk_norm = true;
+    config.experts =
+        (struct experts){.routing = {.experts = 4, .chosen = 2, .normalised = true, .scale = 1}, .width = 16};
+    if (!config_set_mlp(&config, layers, MLP_EXPERTS) ||
+        !folder_write(scratch_path(scratch, "experts").text, &config, 1, DTYPE_F64, NULL, &status))
+        fail_msg("%s", status.message);
+}
+
+// Whether two files have the same header and f64 numbers that are near.
+static bool weights_are_near(const struct scratch *scratch, const char *one, const char *other)
+{
+    size_t bytes[2];
+    char *files[2] = {0};
+    const char *names[] = {one, other};
+    for (size_t i = 0; i < 2; i++) {
+        FILE *file = fopen(scratch_path(scratch, names[i]).text, "rb");
+        assert_non_null(file);
+        fseek(file, 0, SEEK_END);
+        bytes[i] = (size_t)ftell(file);
+        rewind(file);
+        assert_non_null(files[i] = malloc(bytes[i]));
+        assert_int_equal(fread(files[i], 1, bytes[i], file), bytes[i]);
+        fclose(file);
+    }
+    uint64_t header;
+    memcpy(&header, files[0], sizeof header);
+    header += sizeof header;
+    bool same = bytes[0] == bytes[1] && memcmp(files[0], files[1], header) == 0;
+    double difference = 0, norm = 0;
+    for (size_t at = header; same && at < bytes[0]; at += sizeof(double)) {
+        double a, b;
+        memcpy(&a, files[0] + at, sizeof a);
+        memcpy(&b, files[1] + at, sizeof b);
+        difference += (a - b) * (a - b);
+        norm += a * a;
+    }
+    free(files[0]);
+    free(files[1]);
+    return same && norm > 0 && difference < 1e-24 * norm;
+}
+
+// Ranks with some of the experts each read their own from a folder, train, evaluate and save as one rank does, and
+// resume with the same bits.
+static void experts_are_those_of_one_rank(void **state)
+{
+#define EXPERTS                                                                                                    \
+    "$L train --model experts --tokens text --context 12 --batch 4 --steps 4 --accumulate 2 --clip 5 --quiet "     \
+    "--held-out 0.1 --evaluate-windows 4 --evaluate-every 2 --optimizer adamw,rate=0.01 --dtype f64 "              \
+    "--method streambp --chunk 5 --checkpoint 2 "
+    const struct scratch *scratch = *state;
+    static const char *const ranks[] = {"data=2,experts=2", "data=4,experts=2,zero=1", "data=4,experts=4,zero=3"};
+    write_text(scratch);
+    write_experts(scratch);
+    assert_int_equal(run(scratch, EXPERTS "--out one"), 0);
+    for (size_t i = 0; i < COUNT(ranks); i++) {
+        char command[900];
+        snprintf(command, sizeof command, "rm -rf some; " EXPERTS "--parallel %s --out some", ranks[i]);
+        if (run(scratch, command) != 0)
+            fail_msg("%s", text_of(scratch, "err"));
+        if (!weights_are_near(scratch, "one/model.safetensors", "some/model.safetensors"))
+            fail_msg("%s: the weights are not those of one rank", ranks[i]);
+    }
+    assert_int_equal(run(scratch, EXPERTS "--parallel data=4,experts=4,zero=3 --steps 2 --out again && " EXPERTS
+                                          "--parallel data=4,experts=4,zero=3 --resume --out again && "
+                                          "cmp some/model.safetensors again/model.safetensors"),
+                     0);
+    assert_true(run(scratch, EXPERTS "--evaluate-windows 3 --parallel data=2,experts=2 --out new") != 0);
+    assert_says(scratch, "err", "3 sequences to evaluate do not divide by 2 data ranks that share the experts");
+}
+
 static void what_cannot_be_is_said(void **state)
 {
     const struct scratch *scratch = *state;
@@ -309,6 +387,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(records_have_the_curve_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(steps_of_files_are_as_planned, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_choice_is_trained_with, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(experts_are_those_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_is_said, scratch_setup, scratch_teardown)};
     const char *longbp = program();
     snprintf(plugin, sizeof plugin, "%.4000s-mpi.so", longbp);

@@ -64,7 +64,8 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
         } else if (parameter_is_factor(p) || p->saved) {
             struct adapter_tensor *tensor = &tensors.items[tensors.count++];
             snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? ADAPTER_PREFIX : "", p->name);
-            tensor->rows = parameter_file_rows(p);
+            struct parameter whole = parameter_whole(p);
+            tensor->rows = parameter_file_rows(&whole);
             tensor->cols = p->size / tensor->rows;
             tensor->form = parameter_form(p);
             tensor->pieces[tensor->count++].parameter = p;
@@ -82,7 +83,7 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
 
 size_t adapter_tensor_index(const struct adapter_tensor *tensor, const struct adapter_piece *piece, size_t i)
 {
-    const struct parameter *p = piece->parameter;
+    const struct parameter whole = parameter_whole(piece->parameter), *p = &whole;
     if (parameter_is_reordered(p))
         return parameter_file_index(p, i);
     return (piece->row + i / p->value.cols) * tensor->cols + piece->col + i % p->value.cols;
@@ -90,7 +91,7 @@ size_t adapter_tensor_index(const struct adapter_tensor *tensor, const struct ad
 
 bool adapter_tensor_is_plain(const struct adapter_tensor *tensor)
 {
-    return tensor->count == 1 && !parameter_is_reordered(tensor->pieces[0].parameter) &&
-           tensor->cols == tensor->pieces[0].parameter->value.cols &&
-           tensor->rows == tensor->pieces[0].parameter->value.rows;
+    struct parameter whole = parameter_whole(tensor->pieces[0].parameter);
+    return tensor->count == 1 && !parameter_is_reordered(&whole) && tensor->cols == whole.value.cols &&
+           tensor->rows == whole.value.rows;
 }

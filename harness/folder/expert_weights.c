@@ -274,7 +274,7 @@ static void list_sources(struct expert_weights *weights, const struct model *mod
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        size_t layer = 0, all = tensor_count(p->value);
+        size_t layer = 0, all = p->size;
         enum slot slot = slot_of(within_layer(p->name, &layer));
         if (slot < SLOTS)
             weights->sources[layer * SLOTS + slot] = (struct expert_source){
@@ -344,6 +344,12 @@ void expert_weights_missing(const struct expert_weights *weights, const struct e
 
 // --- values
 
+// Numbers of a row; the biases of all experts are one.
+static size_t row_of(const struct expert_source *source)
+{
+    return parameter_whole(source->parameter).value.cols;
+}
+
 // A number of MXFP4 (OCP Microscaling Formats 1.0): a sign, two bits of exponent and one of fraction, times the
 // power of 2 that 32 of them share.
 static double mxfp4_value(const struct expert_source *source, size_t row, size_t col)
@@ -359,7 +365,7 @@ static double mxfp4_value(const struct expert_source *source, size_t row, size_t
 static void row_values(const struct expert_source *source, size_t row, size_t col, size_t count, double *values)
 {
     const struct safetensors_tensor *whole = &source->parts[0];
-    size_t cols = source->parameter->value.cols, rows = source->rows, expert = row / rows;
+    size_t cols = row_of(source), rows = source->rows, expert = row / rows;
     size_t at = source->in_turn ? row_in_turn(row % rows, rows) : row % rows;
     if (source->order == ORDER_TRANSPOSED)
         safetensors_strided(whole, (expert * cols + col) * rows + at, rows, count, values);
@@ -385,7 +391,7 @@ static void part_values(const struct expert_source *source, size_t start, size_t
 
 void expert_source_values(const struct expert_source *source, size_t start, size_t count, double *values)
 {
-    size_t cols = source->parameter->value.cols;
+    size_t cols = row_of(source);
     if (source->order == ORDER_ROWS && !source->in_turn) {
         part_values(source, start, count, values);
         return;
@@ -462,9 +468,10 @@ static void add_projections(struct file_tensors *tensors, enum expert_files file
     free(whole);
 }
 
-void file_tensors_add(struct file_tensors *tensors, const struct config *config, const struct parameter *p,
+void file_tensors_add(struct file_tensors *tensors, const struct config *config, const struct parameter *parameter,
                       enum dtype dtype)
 {
+    const struct parameter whole_parameter = parameter_whole(parameter), *p = &whole_parameter;
     enum expert_files files = files_of(config);
     bool whole = files == FILES_GRANITE || files == FILES_GPT_OSS;
     size_t layer = 0, rows = p->value.rows, cols = p->value.cols, experts = p->experts;
@@ -512,7 +519,7 @@ void file_order(const struct config *config, const struct parameter *p, const do
     size_t layer = 0, experts = config->experts.routing.experts;
     enum slot slot = slot_of(within_layer(p->name, &layer));
     bool bias = slot == GATE_UP_BIAS;
-    size_t rows = (bias ? p->value.cols : p->value.rows) / experts, cols = p->value.cols;
+    size_t cols = p->value.cols, rows = p->size / experts / (bias ? 1 : cols);
     for (size_t i = 0; bias && i < cols; i++)
         ordered[i / rows * rows + row_in_turn(i % rows, rows)] = values[i];
     for (size_t row = 0; !bias && row < rows; row++) {

@@ -338,7 +338,8 @@ static bool check_tensor(const struct shards *shards, const struct parameter *p,
                           name, t->dtype_name,
                           f8 ? "cast weights in F8 without scales by .to(torch.bfloat16), or " : "");
     }
-    return safetensors_has_shape(file, t, p->value.rows, p->value.cols, parameter_form(p), status);
+    struct tensor whole = parameter_whole(p).value;
+    return safetensors_has_shape(file, t, whole.rows, whole.cols, parameter_form(p), status);
 }
 
 // From its experts' source, or else from the tensor.
@@ -346,9 +347,9 @@ static void read_values(struct model *model, struct parameter *p, const struct e
                         const struct safetensors_tensor *t, enum dtype rounding)
 {
     double *block = malloc(BLOCK_VALUES * sizeof *block);
-    size_t all = tensor_count(p->value);
-    for (size_t first = 0; first < all; first += BLOCK_VALUES) {
-        size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
+    size_t end = p->first + tensor_count(p->value); // of this rank's part
+    for (size_t first = p->first; first < end; first += BLOCK_VALUES) {
+        size_t count = end - first < BLOCK_VALUES ? end - first : BLOCK_VALUES;
         if (source)
             expert_source_values(source, first, count, block);
         else

@@ -153,7 +153,7 @@ static bool read_pieces(struct model *model, const struct adapter_tensor *tensor
     size_t found = count_values(values, all);
     for (size_t i = 0; i < tensor->count; i++) {
         struct parameter *p = (struct parameter *)tensor->pieces[i].parameter;
-        size_t count = tensor_count(p->value);
+        size_t count = p->size;
         for (size_t j = 0; j < count; j++)
             own[j] = values[adapter_tensor_index(tensor, &tensor->pieces[i], j)];
         read += count_values(own, count);

@@ -21,13 +21,14 @@ static bool is_first(const struct saving *saving)
     return saving->world->comm.rank == 0;
 }
 
-// The lowest rank that holds the parameter; on ranks other than 0, only whether it is this one.
-static size_t rank_with(const struct saving *saving, const struct parameter *p)
+// The lowest rank that holds the parameter, or this part of it; on ranks other than 0, only whether it is this one.
+static size_t rank_with(const struct saving *saving, const struct parameter *p, size_t part)
 {
     const struct world *world = saving->world;
     const struct ranks *ranks = &saving->model->ranks;
     size_t rank = world->comm.rank;
-    bool has = model_has(saving->model, p) && ranks->replicas.rank == 0,
+    size_t first = parameter_is_part(p) ? part : 0; // replica
+    bool has = model_has(saving->model, p) && ranks->replicas.rank == first,
          *all = calloc(world->comm.size, sizeof *all);
     has = has &&
           (p != saving->model->embedding || ranks_lowest(ranks)); // tied embeddings count once, at the first stage
@@ -62,15 +63,17 @@ static bool take_block(const struct saving *saving, struct tensor block, size_t 
     return true;
 }
 
-// Saves rows in blocks to the file; or, for a tensor of several parts or a transposed one, into its values.
-static bool save_values(const struct saving *saving, const struct parameter *p, const struct adapter_tensor *whole,
-                        const struct adapter_piece *piece, double *into, struct status *status)
+// Saves rows in blocks to the file; or, for a tensor of several parts or a transposed one, into its values. part:
+// of ranks that share the experts.
+static bool save_part(const struct saving *saving, const struct parameter *p, size_t part,
+                      const struct adapter_tensor *whole, const struct adapter_piece *piece, double *into,
+                      struct status *status)
 {
     struct tensor t = p->value;
-    size_t from = rank_with(saving, p), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
+    size_t from = rank_with(saving, p, part), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
     size_t expert = file_order_rows(&saving->model->config, p); // rows that the file has in another order
     rows = expert ? expert : rows;
-    size_t count = (rows < t.rows ? rows : t.rows) * t.cols;
+    size_t count = (rows < t.rows ? rows : t.rows) * t.cols, before = part * tensor_count(t);
     double *values = malloc((expert ? 2 : 1) * count * sizeof *values);
     CHECK(values);
     bool ok = true, takes_part = is_first(saving) || from == saving->world->comm.rank;
@@ -78,13 +81,23 @@ static bool save_values(const struct saving *saving, const struct parameter *p, 
         struct tensor block = tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows);
         ok = take_block(saving, block, from, values, status);
         for (size_t i = 0; ok && into && i < tensor_count(block); i++)
-            into[adapter_tensor_index(whole, piece, first * t.cols + i)] = values[i];
+            into[adapter_tensor_index(whole, piece, before + first * t.cols + i)] = values[i];
         if (ok && expert && is_first(saving))
             file_order(&saving->model->config, p, values, values + count);
         if (ok && !into && is_first(saving))
             ok = safetensors_append(saving->writer, expert ? values + count : values, tensor_count(block), status);
     }
     free(values);
+    return ok;
+}
+
+static bool save_values(const struct saving *saving, const struct parameter *p, const struct adapter_tensor *whole,
+                        const struct adapter_piece *piece, double *into, struct status *status)
+{
+    size_t parts = p->size / tensor_count(p->value);
+    bool ok = true;
+    for (size_t part = 0; ok && part < parts; part++)
+        ok = save_part(saving, p, part, whole, piece, into, status);
     return ok;
 }
 
@@ -120,11 +133,9 @@ static struct adapter_tensors tensors_of(const struct model *model, bool adapter
         struct adapter_tensor *tensor = &tensors.items[tensors.count];
         if (parameter_is_factor(p))
             continue;
-        *tensor = (struct adapter_tensor){.rows = p->value.rows,
-                                          .cols = p->value.cols,
-                                          .form = parameter_form(p),
-                                          .count = 1,
-                                          .pieces = {{p, 0, 0}}};
+        struct tensor whole = parameter_whole(p).value;
+        *tensor = (struct adapter_tensor){
+            .rows = whole.rows, .cols = whole.cols, .form = parameter_form(p), .count = 1, .pieces = {{p, 0, 0}}};
         memcpy(tensor->name, p->name, sizeof p->name);
         tensors.count++;
     }

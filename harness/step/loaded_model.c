@@ -15,7 +15,7 @@ static void begin_factors(struct model *model)
             continue;
         size_t count = tensor_count(p->value);
         double *zeros = calloc(count + 1, sizeof *zeros);
-        weights_write(model, p, 0, count, zeros, DTYPE_F64);
+        weights_write(model, p, p->first, count, zeros, DTYPE_F64);
         free(zeros);
     }
 }

@@ -85,13 +85,11 @@ static bool experts_fit(const struct trial *trial, struct status *status)
         return status_set(status, STATUS_UNSUPPORTED,
                           "ranks that share the experts take whole sequences: leave parallel.experts or "
                           "parallel.sequence out");
-    if (trial->train.steps)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "training takes no ranks that share the experts: leave parallel.experts out");
-    if (trial->model_folder)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "a folder's weights are not read by ranks that share the experts: leave parallel.experts "
-                          "out, or give a model by its preset or sizes");
+    if (trial->group > 1 && trial->data.kind == DATA_BATCH)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "rows of a shared prompt differ in length between ranks, but those that share the experts "
+            "take as many tokens each: leave parallel.experts or group out");
     if (trial->quantisation && numbers % QUANTISATION_WHOLE)
         return status_set(status, STATUS_UNSUPPORTED,
                           "an expert's matrices have %zu numbers, no multiple of %d, so ranks cannot cut quantised "

@@ -20,7 +20,7 @@ size_t parameter_file_index(const struct parameter *p, size_t i)
 
 static struct safetensors_item item_of(const struct model *model, const struct parameter *p)
 {
-    struct parameter whole = parameter_whole(model, p);
+    struct parameter whole = parameter_whole(p);
     size_t rows = parameter_file_rows(&whole);
     return safetensors_item(p->name, rows, p->size / rows, parameter_form(p),
                             model->gradient_dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
@@ -74,7 +74,7 @@ bool gradients_write(const char *path, const struct model *model, const double *
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {
-        const struct parameter *p = &model->parameters[i], whole = parameter_whole(model, p);
+        const struct parameter *p = &model->parameters[i], whole = parameter_whole(p);
         if (parameter_is_reordered(p) && (values ? values[i] != NULL : p->grad.data != NULL))
             ok = write_reordered(&writer, model->device, &whole, values ? values[i] : NULL, status);
         else if (values && values[i])

@@ -319,10 +319,10 @@ static bool checkpoint_sums_check(const char *folder, const char *others, const 
 
 // --- whole checkpoints
 
-// The rank whose file has this rank's state: unsharded replicas share one.
+// The rank whose file has this rank's state: unsharded replicas with the same experts share one.
 static size_t state_rank(const struct model *model, const struct world *world)
 {
-    return model->ranks.zero == ZERO_NOTHING ? model->ranks.replicas.first : world->comm.rank;
+    return model->ranks.zero == ZERO_NOTHING ? model->ranks.copies.first : world->comm.rank;
 }
 
 static char *state_path(const char *checkpoint, const struct model *model, const struct world *world)
@@ -348,7 +348,7 @@ size_t checkpoint_bytes(const struct model *model, const struct world *world)
     world_sum(world, &bytes, 1);
     for (size_t i = 0; i < model->parameter_count; i++)
         if (model_can_train(model, &model->parameters[i]))
-            bytes += (double)(tensor_count(model->parameters[i].value) * dtype_bytes(model->device->ops->dtype));
+            bytes += (double)(model->parameters[i].size * dtype_bytes(model->device->ops->dtype));
     listing_free(&listing);
     return (size_t)bytes;
 }

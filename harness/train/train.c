@@ -87,6 +87,18 @@ static bool refer_all(struct train *train, struct status *status)
            refer(train, &train->data, trial->train.steps * trial->batch * trial->train.accumulate, status);
 }
 
+// Ranks that share the experts have as many sequences each.
+static bool check_evaluated(const struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t together = trial_together(trial), ranks = trial->parallel.data;
+    return trial->parallel.experts <= 1 || train->evaluated / together % ranks == 0 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%zu sequences to evaluate do not divide by %zu data ranks that share the experts: set "
+                      "train.evaluate_windows to a multiple, or leave parallel.experts out",
+                      train->evaluated, ranks);
+}
+
 // A plan over windows opens no data, because windows are all alike.
 static void open_plan_of_windows(struct train *train)
 {
@@ -109,10 +121,10 @@ bool train_open(struct train *train, const struct trial *trial, const struct wor
     *train = (struct train){.trial = trial, .world = world, .gradient_norm = NAN};
     if (dataless && trial->data.kind != DATA_BATCH) {
         open_plan_of_windows(train);
-        return true;
+        return check_evaluated(train, status);
     }
     train->counter = dataless ? NULL : device_open("cpu", DTYPE_F32, 0, status);
-    if (status->code != STATUS_OK || !open_data(train, status))
+    if (status->code != STATUS_OK || !open_data(train, status) || !check_evaluated(train, status))
         return false;
     if (dataless)
         train_shapes_list(&train->shapes, trial, &train->data, &train->held_out, train->evaluated);
@@ -266,8 +278,9 @@ static struct tensor gradient_of(const struct parameter *p)
 // Tells whether this rank counts the parameter: equal copies and tied embeddings count once.
 static bool is_counted(const struct model *model, const struct parameter *p)
 {
+    const struct comm *copies = parameter_is_part(p) ? &model->ranks.copies : &model->ranks.replicas;
     bool shared = p->bucket && model->ranks.zero == ZERO_NOTHING;
-    return (!shared || model->ranks.replicas.rank == 0) && (p != model->embedding || ranks_lowest(&model->ranks));
+    return (!shared || copies->rank == 0) && (p != model->embedding || ranks_lowest(&model->ranks));
 }
 
 // The norm of all ranks' gradients, added parameter by parameter, so that pipeline stages do not change a bit.

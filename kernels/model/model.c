@@ -276,12 +276,13 @@ static void share_experts(struct model *model)
     }
 }
 
-struct parameter parameter_whole(const struct model *model, const struct parameter *parameter)
+struct parameter parameter_whole(const struct parameter *parameter)
 {
     struct parameter whole = *parameter;
     if (parameter_is_part(parameter)) {
-        *(whole.vector ? &whole.value.cols : &whole.value.rows) *= model->ranks.experts.size;
-        whole.experts *= model->ranks.experts.size;
+        size_t ranks = parameter->size / tensor_count(parameter->value);
+        *(whole.vector ? &whole.value.cols : &whole.value.rows) *= ranks;
+        whole.experts *= ranks;
         whole.first = 0;
     }
     return whole;

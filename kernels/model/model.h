@@ -133,7 +133,7 @@ static inline bool parameter_is_part(const struct parameter *parameter)
     return tensor_count(parameter->value) < parameter->size;
 }
 // The parameter with the shape of all ranks' parts.
-struct parameter parameter_whole(const struct model *model, const struct parameter *parameter);
+struct parameter parameter_whole(const struct parameter *parameter);
 // Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
 bool model_has(const struct model *model, const struct parameter *parameter);
 bool model_can_train(const struct model *model, const struct parameter *parameter);
