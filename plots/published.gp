@@ -21,7 +21,9 @@ several = STATS_max == 0
 chunk_sizes = '32 64 128 256 512 1024 2048 4096'
 chunk_colours = '#CC79A7 #0072B2 #009E73 #E69F00 #D55E00 #56B4E9 #8C6D1F #222222'
 chunk_tint(c) = toned(word(chunk_colours, 1 + (sum [k=1:words(chunk_sizes)] (int(word(chunk_sizes, k)) == c ? k - 1 : 0))))
-tint(i) = chunk[i] ? chunk_tint(chunk[i]) : colour(method[i])
+# Another framework's curve is a thin grey one.
+others(i) = strstrt(label[i], ', transformers ') > 0
+tint(i) = others(i) ? toned('#888888') : chunk[i] ? chunk_tint(chunk[i]) : colour(method[i])
 shape(i) = chunk[i] ? (rank[i] ? 6 : 7) : mark(method[i], rank[i] ? 1 : 0)
 
 shown_axis = 'column("ours") == column("ours") || column("published") == column("published") || column("oom") == 1 ? column(axis) : NaN'
@@ -55,8 +57,10 @@ width = width_of(across_count == 3 ? 1230 : 900)
 rigid = 1
 room = (width - 20.0) / across_count
 tall = 270
-# A panel's legend stands below it, in two columns, on a slim page in one.
-legend_across = slim ? 1 : 2
+# A panel's legend stands below it, in two columns, on a slim page or with another framework's long names in one.
+long_names = 0
+do for [i=1:series_count] { long_names = long_names || (across_count == 3 && others(i)) }
+legend_across = slim || long_names ? 1 : 2
 array place_in[series_count]
 legend_entries = 0
 do for [i=1:series_count] {
@@ -100,4 +104,4 @@ panel_top(p) = 118 + ((p - 1) / across_count) * pitch
 # Rows of a panel and of a series in it.
 inside(i, p, name) = int(column('series')) == i && panel[i] == p ? column(name) : NaN
 # The first curve of a panel is wider, so that it is seen behind later ones.
-wide_by(i) = 1 + 1.4 * ((sum [k=1:series_count] (panel[k] == panel[i])) - 1 - place_in[i]) / legend_entries
+wide_by(i) = others(i) ? 0.5 : 1 + 1.4 * ((sum [k=1:series_count] (panel[k] == panel[i])) - 1 - place_in[i]) / legend_entries

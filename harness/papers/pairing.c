@@ -146,6 +146,7 @@ static struct curve *curve_of(const struct sorting *sorting, const struct record
         curve->model = model_of(record);
         curve->method = method;
         curve->kv_gradient_dtype = kv_gradient_dtype_of(record);
+        curve->framework = record->framework;
         curve->chunk = chunk;
         curve->published_chunk = says;
     }
@@ -214,9 +215,15 @@ static void sort_curves(struct pairing *pairing)
     }
 }
 
-static bool rivals(const struct curve *a, const struct curve *b)
+static bool same_points(const struct curve *a, const struct curve *b)
 {
     return strcmp(a->model, b->model) == 0 && strcmp(a->method, b->method) == 0 && a->chunk == b->chunk;
+}
+
+// Tells whether their labels say how they differ.
+static bool rivals(const struct curve *a, const struct curve *b)
+{
+    return same_points(a, b) && a->framework->given == b->framework->given;
 }
 
 // Tells whether the curve and a similar one differ in this trial key or method option.
@@ -280,10 +287,13 @@ static void append_options(const struct pairing *pairing, struct curve *curve)
 static void label_curve(const struct pairing *pairing, struct curve *curve)
 {
     for (size_t i = 0; i < pairing->curve_count; i++)
-        curve->again |= &pairing->curves[i] < curve && rivals(curve, &pairing->curves[i]);
+        curve->again |= &pairing->curves[i] < curve && same_points(curve, &pairing->curves[i]);
     snprintf(curve->label, sizeof curve->label, "%s", curve->method);
     if (curve->chunk)
         text_append(curve->label, sizeof curve->label, ", chunk %zu", curve->chunk);
+    if (curve->framework->given)
+        text_append(curve->label, sizeof curve->label, ", %s %s", curve->framework->name,
+                    curve->framework->version);
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         const json_t *value = json_object_get(curve->setting, key->name);
         char words[100];

@@ -18,12 +18,13 @@ struct pair {
 // Records whose trials differ only in the axis of the file's points, the measurement, the number of drawn chunks
 // and, if the paper's series has no chunk, the chunk.
 struct curve {
-    char label[160]; // without the model; "as autograd": all logits at once, everything kept
+    char label[160]; // without the model; "as autograd": all logits at once, everything kept; "transformers 4.51.3"
     json_t *setting; // common part of the trials, with the method
     const char *model, *method, *kv_gradient_dtype;
-    size_t chunk;         // 0: not distinguished by chunk
-    bool published_chunk; // the paper distinguishes its series by chunk
-    bool again;           // an earlier curve is compared with the same points
+    const struct record_framework *framework; // whose step it is; not given: this program's
+    size_t chunk;                             // 0: not distinguished by chunk
+    bool published_chunk;                     // the paper distinguishes its series by chunk
+    bool again;                               // an earlier curve is compared with the same points
     size_t count;
     struct pair *pairs; // by axis value
 };

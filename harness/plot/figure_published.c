@@ -145,13 +145,18 @@ static bool tabulate(const struct record *const *records, size_t count, const st
 static const char *const any_setting[] = {"model", "lora", "kv_gradient_dtype", "batch", "limits", "data",
                                           "seed",  NULL};
 
+// The same with other frameworks' steps beside this program's.
+static const char *const any_framework[] = {
+    "model",     "lora",           "kv_gradient_dtype", "batch", "limits", "data", "seed", "device",
+    "framework", "gradient_dtype", "attention_queries", NULL};
+
 const struct figure figure_published_memory = {
     .name = "published-memory",
     .own_axes = true,
     .row_panels = true,
     .peaks = true,
     .needs = "peak_bytes of an experiment that has published points",
-    .within = any_setting,
+    .within = any_framework,
     .quantity = PUBLISHED_MEMORY,
     .tabulate_beside = tabulate,
 };
