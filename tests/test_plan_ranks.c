@@ -73,6 +73,11 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         "{" PLAN "'batch': 60, 'method': 'streambp', 'parallel': {'data': 60, 'zero': 3, 'node': 6}}",
         "{" PLAN "'batch': 7, 'method': 'full', 'parallel': {'data': 4, 'sequence': 3, 'zero': 2, 'node': 3}, "
         "'weights': 'nf4', 'lora': {'rank': 2}}",
+        // Ranks that share the experts, and replicas of them.
+        "{'model': {'layers': 3, 'width': 24, 'heads': 4, 'kv_heads': 2, 'vocab': 31, 'experts': 8, "
+        "'experts_per_token': 2, 'expert_width': 16}, 'context': 40, 'device': 'plan', 'dtype': 'bf16', 'batch': "
+        "24, "
+        "'method': {'name': 'streambp', 'chunk': 9}, 'parallel': {'data': 24, 'experts': 4, 'zero': 2}}",
         "{" PLAN "'method': {'name': 'streambp', 'chunk': 6}, 'parallel': {'sequence': 5, 'zero': 3}}",
         "{" PLAN "'batch': 4, 'method': 'full', 'parallel': {'data': 3, 'sequence': 2}, 'documents': {'mean': 9}}",
         "{" PLAN "'batch': 3, 'method': 'checkpoint', "
