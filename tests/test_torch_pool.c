@@ -60,6 +60,35 @@ static void the_smallest_block_is_taken(void **state)
     torch_pool_close(&pool);
 }
 
+// The last 512 bytes of a small block are left for another request.
+static void the_smallest_rest_is_used(void **state)
+{
+    (void)state;
+    struct torch_pool pool = {0};
+    torch_pool_allocate(&pool, 0, MIB);
+    torch_pool_allocate(&pool, 1, MIB - 512);
+    assert_int_equal(reserved_after(&pool, 2, 512), 2 * MIB);
+    torch_pool_close(&pool);
+}
+
+// The first of two free blocks of one size is taken, so that its neighbour, once free, is alone.
+static void of_equal_blocks_the_first_is_taken(void **state)
+{
+    (void)state;
+    struct torch_pool pool = {0};
+    torch_pool_allocate(&pool, 0, 40 * MIB);
+    torch_pool_free(&pool, 0);
+    torch_pool_allocate(&pool, 1, 20 * MIB);
+    torch_pool_allocate(&pool, 2, 20 * MIB);
+    torch_pool_allocate(&pool, 3, 20 * MIB);
+    torch_pool_free(&pool, 1);
+    torch_pool_free(&pool, 3);
+    torch_pool_allocate(&pool, 4, 20 * MIB);
+    torch_pool_free(&pool, 2);
+    assert_int_equal(reserved_after(&pool, 5, 40 * MIB), 100 * MIB);
+    torch_pool_close(&pool);
+}
+
 // ---- every 512 bytes of every segment, with the request that has them
 
 #define UNIT     512
@@ -180,8 +209,11 @@ static void random_requests_are_as_mapped(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(segments_are_by_size), cmocka_unit_test(blocks_are_split_and_joined),
-        cmocka_unit_test(the_smallest_block_is_taken), cmocka_unit_test(random_requests_are_as_mapped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(segments_are_by_size),
+                                       cmocka_unit_test(blocks_are_split_and_joined),
+                                       cmocka_unit_test(the_smallest_block_is_taken),
+                                       cmocka_unit_test(the_smallest_rest_is_used),
+                                       cmocka_unit_test(of_equal_blocks_the_first_is_taken),
+                                       cmocka_unit_test(random_requests_are_as_mapped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,17 +80,17 @@ static void split(struct torch_pool *pool, struct torch_block *block, size_t byt
     size_t rest = block->bytes - bytes;
     if (block->large ? rest <= SMALL_REQUEST : rest < SMALLEST_BLOCK)
         return;
-    struct torch_block *right = block_new((struct torch_block){.left = block,
+    struct torch_block *after = block_new((struct torch_block){.left = block,
                                                                .right = block->right,
                                                                .bytes = rest,
                                                                .segment = block->segment,
                                                                .begin = block->begin + bytes,
                                                                .large = block->large});
-    if (right->right)
-        right->right->left = right;
-    block->right = right;
+    if (after->right)
+        after->right->left = after;
+    block->right = after;
     block->bytes = bytes;
-    set_free(pool, right);
+    set_free(pool, after);
 }
 
 void torch_pool_allocate(struct torch_pool *pool, size_t number, size_t bytes)
