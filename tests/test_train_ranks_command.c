@@ -312,11 +312,11 @@ static bool weights_are_near(const struct scratch *scratch, const char *one, con
 static void experts_are_those_of_one_rank(void **state)
 {
 #define EXPERTS                                                                                                    \
-    "$L train --model experts --tokens text --context 12 --batch 4 --steps 4 --accumulate 2 --clip 5 --quiet "     \
+    "$L train --model experts --tokens text --context 12 --batch 4 --steps 4 --accumulate 2 --clip 0.1 --quiet "   \
     "--held-out 0.1 --evaluate-windows 4 --evaluate-every 2 --optimizer adamw,rate=0.01 --dtype f64 "              \
     "--method streambp --chunk 5 --checkpoint 2 "
     const struct scratch *scratch = *state;
-    static const char *const ranks[] = {"data=2,experts=2", "data=4,experts=2,zero=1", "data=4,experts=4,zero=3"};
+    static const char *const ranks[] = {"data=2,experts=2,zero=1", "data=4,experts=4,zero=3", "data=4,experts=2"};
     write_text(scratch);
     write_experts(scratch);
     assert_int_equal(run(scratch, EXPERTS "--out one"), 0);
@@ -328,8 +328,8 @@ static void experts_are_those_of_one_rank(void **state)
         if (!weights_are_near(scratch, "one/model.safetensors", "some/model.safetensors"))
             fail_msg("%s: the weights are not those of one rank", ranks[i]);
     }
-    assert_int_equal(run(scratch, EXPERTS "--parallel data=4,experts=4,zero=3 --steps 2 --out again && " EXPERTS
-                                          "--parallel data=4,experts=4,zero=3 --resume --out again && "
+    assert_int_equal(run(scratch, EXPERTS "--parallel data=4,experts=2 --steps 2 --out again && " EXPERTS
+                                          "--parallel data=4,experts=2 --resume --out again && "
                                           "cmp some/model.safetensors again/model.safetensors"),
                      0);
     assert_true(run(scratch, EXPERTS "--evaluate-windows 3 --parallel data=2,experts=2 --out new") != 0);
