@@ -20,7 +20,7 @@ static void replicas_are_as_one_card(void **state)
         for (enum sum sum = SUM_ORDERED; takes && sum <= SUM_ENGINE; sum++) {
             if (!is_chosen(m + sum + P, 2)) // those of another number of ranks
                 continue;
-            struct split split = {P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, sum, false, 1};
+            struct split split = {P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, sum, false, 1, 1};
             check_split(methods[m], &settings[(m + sum) % 2], split, ENDS);
             checked++;
         }
@@ -45,7 +45,7 @@ static void overlap_keeps_the_bits(void **state)
 {
     (void)state;
     static const struct setting setting = {.options = "chunk=7 budget=2", .sequences = 3, .masked = true};
-    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
     for (size_t i = 0; i < 2; i++)
         if (is_chosen(i + world.comm.size, 2)) // the other with another number of ranks
             check_overlap(method_find(i ? "seco" : "streambp"), &setting, split);
@@ -58,7 +58,7 @@ static void shared_sequences_are_as_one_card(void **state)
 {
     (void)state;
     static const struct setting setting = {.options = "chunk=6", .sequences = 1, .qk_norm = true};
-    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
     check_split(method_find("streambp"), &setting, split, FIRST);
     split.exchange = EXCHANGE_RING;
     check_split(method_find("checkpoint"), &setting, split, FIRST);
@@ -74,7 +74,7 @@ static void a_ring_in_bf16_is_as_planned(void **state)
 {
     (void)state;
     static const struct setting setting = {.sequences = 1, .dtype = DTYPE_BF16, .context = 48};
-    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1, 1};
     struct fixture f = fixture_of(&setting), exact = fixture_of(&setting);
     struct ranks ranks;
     struct plan plan;
@@ -104,7 +104,7 @@ static void a_ring_in_bf16_is_as_planned(void **state)
 static size_t waits_of_ring(bool documents)
 {
     const struct setting setting = {.sequences = 1, .documents = documents};
-    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1, 1};
     size_t (*waits)(void) = (size_t(*)(void))emulated("emulator_waits");
     struct fixture f = fixture_of(&setting);
     struct ranks ranks;
@@ -130,7 +130,7 @@ static void stages_are_as_one_card(void **state)
         {.options = "chunk=4", .sequences = 2, .tied = true, .masked = true},
         {.options = "chunk=64", .sequences = 1},
     };
-    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1, 1};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         check_split(method_find("seco"), &settings[i], split, FIRST);
         check_split(method_find("spaco"), &settings[i], split, FIRST);
