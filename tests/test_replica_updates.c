@@ -86,8 +86,8 @@ static void check_updates(const struct updated *u, bool some)
         struct fixture f = updated_fixture(u);
         struct ranks ranks;
         struct plan plan;
-        struct split split = {world.comm.size, 1,           1,       (enum zero)(way / 2),
-                              EXCHANGE_GATHER, SUM_ORDERED, way % 2, 1};
+        struct split split = {world.comm.size, 1, 1, (enum zero)(way / 2), EXCHANGE_GATHER, SUM_ORDERED,
+                              way % 2,         1, 1};
         open_replica(&f, &ranks, split);
         plan_open(&plan, &f, split);
         for (size_t t = 1; t <= STEPS; t++) {
