@@ -208,7 +208,7 @@ LONG     := auto_ranks batch_command bf16 bread compare compare_table compare_ti
             plan_ranks planner plot_command preference published_ranks ranks_command ranks_ends record_table \
             replica_updates replicas samples segments shared_prompt spaco step sweep_file train_command \
             train_ranks_command train_sequences training trial_text verify weights writers
-UNKNOWN  := $(filter-out $(notdir $(TESTS)),$(LONG:%=test_%))
+UNKNOWN  := $(if $(TESTS),$(filter-out $(notdir $(TESTS)),$(LONG:%=test_%)))
 $(if $(UNKNOWN),$(error LONG names suites that there are not: $(UNKNOWN)))
 LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes system_calls)) \
             $(if $(BRIEF),$(addprefix %/test_,$(LONG)))

@@ -339,7 +339,7 @@ static bool all_zero(const double *numbers, size_t count)
 
 static void check_sums(struct fixture *f, const struct method *method)
 {
-    void *options = fixture_options(method, "chunk=7 head_chunk=5 budget=2 sampler_seed=3 loss=all");
+    void *options = fixture_options(method, "chunk=7 head_chunk=5 budget=2 sampler_seed=3 loss=all deferral=1");
     double **sums = calloc(f->model.parameter_count, sizeof *sums), saved = 0;
     size_t whole = 0, tokens = f->context * f->batch_size;
     assert_non_null(sums);

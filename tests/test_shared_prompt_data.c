@@ -146,7 +146,9 @@ static void a_step_is_that_of_the_sequences_and_its_plan_knows_it(void **state)
                 "'batch': "
                 "6, 'context': 20, 'prompt': 15, 'group': %d, 'objective': '%s', 'method': {'name': '%s'%s%s}}",
                 o == objectives ? 6 : 2, (*o)->name, (*m)->name, chunked ? ", 'chunk': 6" : "",
-                drawn ? ", 'budget': 3, 'loss': 'all'" : "");
+                option_find(&(*m)->options, "budget") ? ", 'budget': 3, 'loss': 'all'"
+                : drawn                               ? ", 'deferral': 1"
+                                                      : "");
             // The prompt without its last token, and five tokens of each that predict one.
             check_trial(json, o == objectives ? 14 + 6 * 5 : 14 + 2 * 5, o == objectives ? 1 : 3);
         }

@@ -51,7 +51,9 @@ static void begin(struct fixture *f)
 
 static void steps(struct fixture *f, const struct method *method)
 {
-    void *options = fixture_options(method, OPTIONS);
+    // Router losses need the first pass's counts, which deferred has with every chunk deferred.
+    double deferral = router_losses_any(&f->router_losses) ? 1 : 0.5;
+    void *options = fixture_options(method, OPTIONS " deferral=%g", deferral);
     struct step_report report = {0};
     size_t live = f->device->arena.live_bytes;
     for (size_t t = 1; t <= STEPS; t++) {

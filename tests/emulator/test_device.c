@@ -215,22 +215,27 @@ static void test_tf32_rounds(void **state)
     device_close(device);
 }
 
-// A product [1, TERMS] x [TERMS, 1] in f32, added to c; its bits tell the candidate by its parts of the sum.
+// Products [1, TERMS] x [TERMS, 1] in f32, added to c; their bits tell the candidate by its parts of the sums. One
+// sum may round alike in several parts: the sums of several, each times another power of two, do not.
 #define TERMS 999
+#define SUMS  8
 static double product_by(struct device *device, double c_before)
 {
-    double factors[TERMS], found;
-    for (int i = 0; i < TERMS; i++)
-        factors[i] = 1.0 / (3 * i + 1);
+    double factors[TERMS], c, found = 0;
     struct tensor a = tensor_new(device, 1, TERMS, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct tensor b = tensor_new(device, 1, TERMS, DTYPE_F32, CATEGORY_ACTIVATIONS);
-    struct tensor c = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
-    tensor_write(device, a, factors);
-    tensor_write(device, b, factors);
-    tensor_write(device, c, &c_before);
-    op_gemm(device, c, a, NO_TRANSPOSE, b, TRANSPOSE, 1, 1);
-    tensor_read(device, c, &found);
-    tensor_free(device, &c);
+    struct tensor y = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    for (int n = 0; n < SUMS; n++) {
+        for (int i = 0; i < TERMS; i++)
+            factors[i] = 1.0 / (3 * i + 1 + n);
+        tensor_write(device, a, factors);
+        tensor_write(device, b, factors);
+        tensor_write(device, y, &c_before);
+        op_gemm(device, y, a, NO_TRANSPOSE, b, TRANSPOSE, 1, 1);
+        tensor_read(device, y, &c);
+        found += ldexp(c, n);
+    }
+    tensor_free(device, &y);
     tensor_free(device, &b);
     tensor_free(device, &a);
     return found;

@@ -63,6 +63,8 @@ static bool takes(const struct method *method, const char *text)
     const struct option *option = option_find(&method->options, "offload");
     const char *asked = strstr(text, "offload=");
     char last[32] = "";
+    if (strstr(text, "segments=") && !option_find(&method->options, "segments"))
+        return false;
     if (asked)
         sscanf(asked, strchr(asked, ',') ? "offload=%*[^,],%31[^ ]" : "offload=%31[^ ]", last);
     return !asked || (option && option_offers(option, last));
@@ -134,8 +136,8 @@ static void the_peak_grows_by_the_lower_bound(void **state)
                 f.context = 2048 << j;
                 f.batch_size = 1;
                 fixture_open(&f);
-                void *options = fixture_options(*m, "chunk=128 head_chunk=128 budget=%zu %s", f.context / 128,
-                                                texts[i / KINDS]);
+                void *options = fixture_options(*m, "chunk=128 head_chunk=128 budget=%zu deferral=1 %s",
+                                                f.context / 128, texts[i / KINDS]);
                 peaks[j] = take_step(&f, *m, options).peak_bytes;
                 lower_bound = (*m)->lower_bound_bytes_per_token(&f.model, options, f.context);
                 options_free(&(*m)->options, options);
