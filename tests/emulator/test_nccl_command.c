@@ -30,6 +30,21 @@ static void a_record_is_of_all_cards(void **state)
     assert_int_equal(run(scratch, "! ls -d nccl-* longbp-*"), 0);
 }
 
+// Each rank has half of the experts, the last one those whose rows begin behind some tiles of products.
+static void cards_share_experts(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] =
+        "{\"experiment\": \"t\", \"question\": \"q\", \"seed\": 1, \"context\": 96, \"batch\": 2, "
+        "\"device\": \"cuda\", \"model\": {\"layers\": 1, \"width\": 32, \"heads\": 4, \"vocab\": 64, \"experts\": "
+        "8, "
+        "\"experts_per_token\": 2, \"expert_width\": 16}, \"axes\": {\"method\": [\"full\"], \"dtype\": [\"f64\", "
+        "\"bf16\"]}, \"parallel\": {\"data\": 2, \"experts\": 2}, \"measure\": {\"samples\": 1, \"warmup\": 0}}";
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    assert_int_equal(run(scratch, "export TMPDIR=$PWD; $L run spec.json --fresh --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "test $(grep -c '\"status\":\"ok\"' r.jsonl) = 2"), 0);
+}
+
 // A fault of the first or the last rank: the record has the reason, and no rank waits for the other.
 static void a_fault_ends_all_ranks(void **state)
 {
@@ -75,6 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_record_is_of_all_cards, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(cards_share_experts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_fault_ends_all_ranks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_fault_ends_the_wait_for_memory, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_missing_is_named, scratch_setup, scratch_teardown),

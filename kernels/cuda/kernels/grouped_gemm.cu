@@ -29,13 +29,17 @@ struct tile_rows {
     size_t expert, row, end;
 };
 
-// Each warp counts the experts whose tiles begin at or before this one; the last of them has it.
+// Each warp counts the experts whose tiles begin at or before this one; the last of them has it. Tiles before the
+// first one's, rows of other ranks' experts, have none.
 template <int ROWS> __device__ tile_rows rows_of_tile(const block_rows &block, size_t tile)
 {
     int before = 0;
     for (size_t e = threadIdx.x % 32; e < block.experts; e += 32)
         before += block.start(e) / ROWS + e <= tile;
-    size_t e = (size_t)warp_sum(before) - 1, begin = block.start(e);
+    before = warp_sum(before);
+    if (before == 0)
+        return {0, 0, 0};
+    size_t e = (size_t)before - 1, begin = block.start(e);
     return {e, begin + (tile - (begin / ROWS + e)) * ROWS, block.start(e + 1)};
 }
 
