@@ -273,6 +273,7 @@ static struct origins origins_of(const struct longest_contexts *contexts, const 
 static void list_sources(const struct longest_contexts *contexts, const struct rows *rows, char *text, size_t bytes)
 {
     const struct origins files = origins_of(contexts, rows, true), sources = origins_of(contexts, rows, false);
+    CHECK(files.first); // a picture has rows of records
     const char *slash = strrchr(files.first, '/');
     snprintf(text, bytes, "From %s", slash ? slash + 1 : files.first);
     if (files.count > 1)

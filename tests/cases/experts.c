@@ -411,6 +411,12 @@ static size_t expert_of(const struct operand *starts, size_t row)
     return e;
 }
 
+// Tells whether a permuted row is of one of the experts.
+static bool has_expert(const struct operand *starts, size_t experts, size_t row)
+{
+    return (double)row >= starts->values[0] && (double)row < starts->values[experts];
+}
+
 enum form { FORM_NT, FORM_NN, FORM_TN, FORMS };
 
 // c of rows: the expert's product; of an expert: the sum over its rows in the block.
@@ -418,6 +424,8 @@ static void product(struct operand *to, const struct operand *a, const struct op
                     const struct operand *starts, enum form form, size_t out, size_t in, size_t first, double alpha)
 {
     for (size_t r = 0; r < a->tensor.rows; r++) {
+        if (!has_expert(starts, starts->tensor.rows - 1, first + r))
+            continue;
         size_t e = expert_of(starts, first + r);
         for (size_t i = 0; i < out; i++) {
             for (size_t j = 0; j < in; j++) {
@@ -434,32 +442,35 @@ static void product(struct operand *to, const struct operand *a, const struct op
 }
 
 // Experts, their rows, round and round, a block of those (rows 0: to the end), and an expert's matrix. off:
-// operands that are not aligned.
+// operands that are not aligned. before, behind: rows of other ranks' experts, which nothing touches.
 static const struct product_shape {
     size_t experts, counts[5], counted, first, rows, out, in;
     bool off;
+    size_t before, behind;
 } products[] = {
-    {1, {1}, 1, 0, 0, 1, 1, false},
-    {4, {5}, 1, 0, 0, 7, 5, true},
-    {8, {2, 0, 1}, 3, 0, 0, 72, 40, true},
-    {8, {2, 0, 1}, 3, 3, 1, 72, 40, false},
-    {16, {0, 9, 3}, 3, 7, 33, 130, 10, false},
-    {128, {4}, 1, 70, 37, 8, 16, false},
-    {300, {1, 0, 3}, 3, 5, 0, 8, 8, false},
-    {4, {65, 0, 17, 64}, 4, 0, 0, 40, 136, false},
-    {1, {129}, 1, 0, 0, 136, 40, false},
-    {3, {0, 257, 0}, 3, 0, 0, 56, 136, false},
-    {5, {127, 0, 128, 1, 129}, 5, 0, 0, 24, 136, false},
-    {5, {127, 0, 128, 1, 129}, 5, 100, 190, 136, 24, false},
-    {16, {70}, 1, 0, 0, 8, 136, false},
-    {1, {2, 0, 1}, 1, 0, 0, 1160, 16, false},
+    {1, {1}, 1, 0, 0, 1, 1, false, 0, 0},
+    {4, {5}, 1, 0, 0, 7, 5, true, 0, 0},
+    {8, {2, 0, 1}, 3, 0, 0, 72, 40, true, 0, 0},
+    {8, {2, 0, 1}, 3, 3, 1, 72, 40, false, 0, 0},
+    {16, {0, 9, 3}, 3, 7, 33, 130, 10, false, 0, 0},
+    {128, {4}, 1, 70, 37, 8, 16, false, 0, 0},
+    {300, {1, 0, 3}, 3, 5, 0, 8, 8, false, 0, 0},
+    {4, {65, 0, 17, 64}, 4, 0, 0, 40, 136, false, 0, 0},
+    {1, {129}, 1, 0, 0, 136, 40, false, 0, 0},
+    {3, {0, 257, 0}, 3, 0, 0, 56, 136, false, 0, 0},
+    {5, {127, 0, 128, 1, 129}, 5, 0, 0, 24, 136, false, 0, 0},
+    {5, {127, 0, 128, 1, 129}, 5, 100, 190, 136, 24, false, 0, 0},
+    {16, {70}, 1, 0, 0, 8, 136, false, 0, 0},
+    {1, {2, 0, 1}, 1, 0, 0, 1160, 16, false, 0, 0},
+    {4, {5, 0, 70}, 3, 0, 0, 24, 40, false, 300, 90},
+    {3, {9}, 1, 40, 90, 7, 5, false, 100, 60},
 };
 #define PRODUCTS (sizeof products / sizeof *products)
 
 static struct operand *starts_of(struct cases *c, const struct product_shape *p)
 {
     struct operand *starts = case_output_in(c, DTYPE_I32, p->experts + 1, 1);
-    starts->values[0] = 0;
+    starts->values[0] = (double)p->before;
     for (size_t e = 0; e < p->experts; e++)
         starts->values[e + 1] = starts->values[e] + (double)p->counts[e % p->counted];
     return starts;
@@ -470,12 +481,13 @@ static void grouped_gemm_case(struct cases *c, const struct product_shape *p, en
 {
     size_t out = p->out, in = p->in;
     struct operand *starts = starts_of(c, p);
-    size_t all = (size_t)starts->values[p->experts], rows = p->rows ? p->rows : all - p->first;
+    size_t all = (size_t)starts->values[p->experts] + p->behind, rows = p->rows ? p->rows : all - p->first;
     c->offset = p->off;
     struct operand *a = case_random(c, rows, form == FORM_NT ? in : out, 1, "a");
     struct operand *b =
         form == FORM_TN ? case_random(c, rows, in, 1, "b") : case_random(c, p->experts * out, in, 1, "b");
     struct operand *to = form == FORM_TN ? case_random_in(c, sums, p->experts * out, in, 1, "c")
+                         : p->before     ? case_random(c, rows, form == FORM_NT ? out : in, 1, "c")
                                          : case_output(c, rows, form == FORM_NT ? out : in);
     c->offset = 0;
     c->device->reverse_sums = reverse;
@@ -484,7 +496,8 @@ static void grouped_gemm_case(struct cases *c, const struct product_shape *p, en
                                 form == FORM_NT ? TRANSPOSE : NO_TRANSPOSE, alpha));
     c->device->reverse_sums = 0;
     for (size_t i = 0; i < tensor_count(to->tensor) && form != FORM_TN; i++)
-        to->values[i] = 0;
+        if (has_expert(starts, p->experts, p->first + i / to->tensor.cols))
+            to->values[i] = 0;
     product(to, a, b, starts, form, out, in, p->first, alpha);
     bool narrow = form != FORM_TN || sums == c->device->ops->dtype;
     size_t terms = form == FORM_TN ? rows : form == FORM_NT ? in : out;

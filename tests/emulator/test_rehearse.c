@@ -238,7 +238,7 @@ static void test_killed_at_random_moments(void **state)
     if (code != 0)
         fail_msg("%s", text_of(path(scratch, "said", 0, "")));
     assert_int_equal(check_archive(scratch, &course, max), PARTS + has_ranks());
-    assert_int_equal(course.records, 44 + has_ranks());
+    assert_int_equal(course.records, 48 + has_ranks());
     check_summary(scratch, &course);
 }
 
