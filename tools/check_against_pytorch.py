@@ -777,8 +777,10 @@ def in_full(model, folder, config):
     """Parameters and buffers that transformers holds in f32 whatever the model's dtype, as the file has them."""
     weights = mixtures(language_model({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}), config)
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if p.dtype != torch.float32:
+            continue
         own, = mixtures({name: p}, config)
-        if p.dtype == torch.float32 and own in weights:
+        if own in weights:
             p.data = weights[own].view_as(p).clone()
 
 
