@@ -101,6 +101,7 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
         for (size_t d = 0; d < of_v.dim; d++)
             // Columns from rows on pad the last tile; sum is set for all. NOLINTNEXTLINE(clang-analyzer-core.*)
             o[index * of_v.dim + d] = store(sum[c] == 0 ? 0 : from[d] / sum[c]);
+        // As above. NOLINTNEXTLINE(clang-analyzer-core.*)
         logsumexp[index] = maximum[c] + (real)log((double)sum[c]);
     }
 }
