@@ -61,11 +61,11 @@ static size_t reached_of(const struct chunk_schedule *schedule)
     return schedule->drawn.count ? schedule->drawn.items[schedule->drawn.count - 1] + 1 : 0;
 }
 
-// Tokens of the drawn chunks.
-static size_t sampled_of(const struct chunk_schedule *schedule)
+// Tokens of the first `count` drawn chunks, which precede the next one's in buffers of the drawn ones.
+static size_t drawn_tokens(const struct chunk_schedule *schedule, size_t count)
 {
     size_t tokens = 0;
-    for (size_t j = 0; j < schedule->drawn.count; j++)
+    for (size_t j = 0; j < count; j++)
         tokens += chunk_span(schedule->chunks, schedule->drawn.items[j]).count;
     return tokens;
 }
@@ -152,11 +152,10 @@ static void state_open(struct state *state, struct step *step, const struct chun
                             .deferred = deferred,
                             .all = schedule->all_losses || gathers};
     state->reached = reached_of(schedule);
-    state->sampled = sampled_of(schedule);
+    state->sampled = drawn_tokens(schedule, schedule->drawn.count);
     state->needed = state->all ? schedule->chunks.count : state->reached;
     size_t chunk = schedule->chunks.chunk;
-    state->stride =
-        options->first_chunk > chunk ? options->first_chunk / chunk + (options->first_chunk % chunk > 0) : 1;
+    state->stride = options->first_chunk > chunk ? (options->first_chunk - 1) / chunk + 1 : 1;
     state->segments = rank_segments(step->model, options, schedule);
     state->x = calloc(state->segments.count, sizeof *state->x);
     state->key_segments = calloc(count + 1, sizeof *state->key_segments);
@@ -296,10 +295,8 @@ static struct tensor pass_below(struct state *state)
 // Buffer for a drawn chunk's input from the rank below.
 static struct tensor input_of(struct state *state, size_t j)
 {
-    size_t row = 0, B = state->step->batch->batch;
-    for (size_t i = 0; i < j; i++)
-        row += chunk_span(state->schedule->chunks, state->schedule->drawn.items[i]).count * B;
-    return tensor_rows(state->inputs, row,
+    size_t B = state->step->batch->batch;
+    return tensor_rows(state->inputs, drawn_tokens(state->schedule, j) * B,
                        chunk_span(state->schedule->chunks, state->schedule->drawn.items[j]).count * B);
 }
 
@@ -382,15 +379,6 @@ static size_t list_key_segments(struct state *state, size_t drawn, struct carry_
     return drawn + 1;
 }
 
-// The rows of tokens that the first `drawn` drawn chunks have in the buffer of gradients.
-static size_t gradient_row(const struct state *state, size_t drawn)
-{
-    size_t tokens = 0;
-    for (size_t i = 0; i < drawn; i++)
-        tokens += chunk_span(state->schedule->chunks, state->schedule->drawn.items[i]).count;
-    return tokens * state->step->batch->batch;
-}
-
 // Runs chunk c, with so many drawn ones to its left, forward and backward in the first pass. The place of its own
 // keys' gradients is zeroed for whoever has it next.
 static void run_at_once(struct state *state, size_t c, size_t drawn)
@@ -399,7 +387,7 @@ static void run_at_once(struct state *state, size_t c, size_t drawn)
     struct model *model = state->step->model;
     struct segment segment = state->segments.items[0];
     struct span chunk = chunk_span(schedule->chunks, c);
-    size_t B = state->step->batch->batch, row = gradient_row(state, drawn);
+    size_t B = state->step->batch->batch, row = drawn_tokens(schedule, drawn) * B;
     double factor = schedule->at_once_factor;
     struct chunk_work work = {.segment = segment,
                               .chunk = chunk,
@@ -454,8 +442,8 @@ static void fill_cache(struct state *state, size_t s)
 static void scale(struct state *state, struct segment segment, size_t j)
 {
     const struct chunk_schedule *schedule = state->schedule;
-    size_t rows = chunk_span(schedule->chunks, schedule->drawn.items[j]).count * state->step->batch->batch;
-    size_t row = schedule->kv_factor ? gradient_row(state, j) : 0;
+    size_t B = state->step->batch->batch, row = drawn_tokens(schedule, j) * B;
+    size_t rows = chunk_span(schedule->chunks, schedule->drawn.items[j]).count * B;
     for (size_t l = segment.first; schedule->kv_factor && j + 1 < schedule->drawn.count && l < segment.end; l++) {
         struct carry grad = carry_rows(state->kv.grad[l], row, rows);
         for (size_t i = 0; !grad.border && i < CARRY_TENSORS; i++)
@@ -598,7 +586,7 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
     size_t chunks = schedule->all_losses && segments.count == 1 ? schedule->chunks.count : reached_of(schedule);
     double context = (double)tokens_of(schedule, schedule->chunks.count),
            reached = (double)tokens_of(schedule, chunks) / context,
-           sampled = (double)sampled_of(schedule) / context;
+           sampled = (double)drawn_tokens(schedule, schedule->drawn.count) / context;
     struct segment_cost cost = cost_of(model, schedule, options->chunk, reached, sampled);
     double others = cost_input(model) * sampled + (model->lowest_trained > 0 ? cost_hidden(model) * reached : 0);
     double *layers = calloc(model->config.layers, sizeof *layers), buffer = 0;
