@@ -401,7 +401,7 @@ typedef void swiglu_backward_op(struct device *device, struct tensor gate, struc
 // order of their experts, and within an expert in their own, are the permuted rows, of which operations take a
 // block, rows [first, first + R). A block ends where it will: experts are cut by it.
 // logits: [n, E] of the statistics' dtype, bias: [1, E] likewise, or no tensor. weights: [n, k] likewise. choices:
-// [n, words] i32 (kernels/device/routing.h); kept: they are read, and weights alone are written.
+// [n, words] i32 (kernels/device/routing.h), NaN the greatest score; kept: read, and weights alone are written.
 typedef void route_forward_op(struct device *device, struct routing routing, struct tensor choices,
                               struct tensor weights, struct tensor logits, struct tensor bias, bool kept);
 // logits become their gradient, to which the router's losses add theirs (kernels/device/routing.h). Choices have

@@ -26,6 +26,12 @@ static void scores_of(const struct routing *r, const real *logits, real *scores)
         scores[e] /= sum;
 }
 
+// NaN is the greatest value: one that it reaches shows in the loss.
+static real comparable(real value)
+{
+    return isnan(value) ? INFINITY : value;
+}
+
 // Marks the `wanted` greatest of values in [0, count), of equal ones the first; returns their sum. marked values
 // stay out.
 static real take_greatest(const real *values, size_t count, size_t wanted, bool *marked)
@@ -47,14 +53,14 @@ static void choose(const struct routing *r, const real *scores, const real *bias
     real values[ROUTING_EXPERTS_MAX] = {0};
     bool marked[ROUTING_EXPERTS_MAX] = {false};
     for (size_t e = 0; e < r->experts; e++)
-        values[e] = scores[e] + (bias ? bias[e] : 0);
+        values[e] = comparable(scores[e] + (bias ? bias[e] : 0));
     size_t group = r->groups ? r->experts / r->groups : r->experts;
     if (r->groups) {
         real of_group[ROUTING_GROUPS_MAX] = {0};
         bool within[ROUTING_GROUPS_MAX] = {false};
         for (size_t g = 0; g < r->groups; g++) {
             bool best[ROUTING_EXPERTS_MAX] = {false};
-            of_group[g] = take_greatest(values + g * group, group, r->group_best, best);
+            of_group[g] = comparable(take_greatest(values + g * group, group, r->group_best, best));
         }
         take_greatest(of_group, r->groups, r->top_groups, within);
         for (size_t e = 0; e < r->experts; e++)

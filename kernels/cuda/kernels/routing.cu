@@ -60,10 +60,11 @@ template <class A> __device__ candidate<A> nobody()
     return {A(0), (size_t)-1};
 }
 
-// NaN comes last: values have one order, so that a token takes as many experts as it must, whatever they are.
+// NaN is the greatest value: one that it reaches shows in the loss. Values have one order, so that a token takes as
+// many experts as it must, whatever they are.
 template <class A> __device__ A comparable(A value)
 {
-    return value == value ? value : A(-INFINITY);
+    return value == value ? value : A(INFINITY);
 }
 
 // The first of values [0, count) behind `last` (nobody: of all), by one thread.
