@@ -28,7 +28,7 @@ do for [p=1:panel_total] {
          for [i=1:series_count] data using (column('oom') == 1 ? inside(i, p, axis) : NaN):(level(i)) with points pt 2 ps 0.9*dot lw 2 lc rgb tint(i), \
          limit > 0 ? limit / unit : NaN with lines lw 1.2 dt 2 lc rgb pale
     unset for [l=101:104] label l
-    unset for [l=900:906] label l
+    unset for [l=900:907] label l
     unset for [l=900:905] arrow l
 }
 unset multiplot

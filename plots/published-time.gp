@@ -32,7 +32,7 @@ do for [p=1:panel_total] {
          for [i=1:series_count] data using (inside(i, p, axis)):(column('published') / 1000) with points pt shape(i) ps 0.75*dot lw 1.5 lc rgb tint(i), \
          for [i=1:pointed] data using (inside(i, p, axis)):(column('published') / 1000):(told(i, axis.' ours_ms:ours published_ms:published')) @under_pointer
     unset for [l=101:104] label l
-    unset for [l=900:906] label l
+    unset for [l=900:907] label l
     unset for [l=900:905] arrow l
 }
 unset multiplot

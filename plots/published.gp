@@ -59,7 +59,7 @@ room = (width - 20.0) / across_count
 tall = 270
 # A panel's legend stands below it, in two columns, on a slim page or with another framework's long names in one.
 long_names = 0
-do for [i=1:series_count] { long_names = long_names || (across_count == 3 && others(i)) }
+do for [i=1:series_count] { long_names = long_names || others(i) }
 legend_across = slim || long_names ? 1 : 2
 array place_in[series_count]
 legend_entries = 0
@@ -73,8 +73,11 @@ bottom = 118 + pitch * (down_count - 1) + tall + 15 + 18 * legend_rows
 autograd = 0
 do for [i=1:series_count] { autograd = autograd || strstrt(label[i], 'as autograd') > 0 }
 autograd_words = wrapped('as autograd: all logits at once; norms and the products of the MLP are kept, not rebuilt', int((width - 50) / 6.5))
+unstated = 0
+do for [i=1:series_count] { unstated = unstated || strstrt(label[i], ' inferred') > 0 }
+unstated_words = wrapped("inferred: the source does not state it; it is chosen because the source's points are met with it", int((width - 50) / 6.5))
 foot_count = 2 + (!time && limit > 0) + (!time && ooms > 0)
-height = bottom + 120 + (slim ? 18 * (foot_count - 1) : 0) + (autograd ? 4 + 18 * lines(autograd_words) : 0)
+height = bottom + 120 + (slim ? 18 * (foot_count - 1) : 0) + (autograd ? 4 + 18 * lines(autograd_words) : 0) + (unstated ? 4 + 18 * lines(unstated_words) : 0)
 load scripts.'/page.gp'
 
 # Legend of the marks, once for all panels.
@@ -96,6 +99,7 @@ if (!time) {
 }
 
 if (autograd) { set label 906 autograd_words at screen across(25),down(foot_y(slim ? foot_count : 0) + (slim ? 0 : 20)) left font legend_font textcolor rgb ink front }
+if (unstated) { set label 907 unstated_words at screen across(25),down(foot_y(slim ? foot_count : 0) + (slim ? 0 : 20) + (autograd ? 18 * lines(autograd_words) : 0)) left font legend_font textcolor rgb ink front }
 
 set key noautotitle
 panel_left(p) = 55 + ((p - 1) % across_count) * room

@@ -42,9 +42,10 @@ class Setting:
     reentrant: str = "no"
     gradients: str = "fresh"
     adapters: str = "f32"
+    head: str = "bf16"
 
     def words(self):
-        framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters"]
+        framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters", "head"]
         words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch),
                  "--framework", ",".join(f"{key}={getattr(self, key)}" for key in framework)]
         if self.rank:
@@ -139,7 +140,7 @@ def attention(kind):
 def chunked(hidden, weight, labels, rows):
     """Logits and cross-entropy of `rows` tokens at a time, each under a checkpoint."""
     def part(hidden, weight, labels):
-        return F.cross_entropy(F.linear(hidden, weight).float(), labels, reduction="sum")
+        return F.cross_entropy(F.linear(hidden.to(weight.dtype), weight).float(), labels, reduction="sum")
     parts = zip(hidden.split(rows), labels.split(rows))
     return sum(checkpoint(part, h, weight, y, use_reentrant=False) for h, y in parts)
 
@@ -192,13 +193,18 @@ def build(config, setting):
     config = AutoConfig.for_model(**config)
     config.use_cache = False
     model = base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    head = base.get_output_embeddings()
+    if setting.head == "f32":
+        head.weight = torch.nn.Parameter(head.weight.float())
+        head.forward = lambda hidden: F.linear(hidden.float(), head.weight)
     if setting.rank:
         from peft import LoraConfig, get_peft_model
         targets = setting.targets if setting.targets == "all-linear" else [f"{t}_proj" for t in setting.targets.split(",")]
         model = get_peft_model(base, LoraConfig(r=setting.rank, lora_alpha=16, target_modules=targets))
     if setting.adapters == "bf16":  # peft leaves those of meta tensors in f32, whatever is asked
-        for p in model.parameters():
-            p.data = p.data.to(torch.bfloat16)
+        for name, p in model.named_parameters():
+            if "lora_" in name:
+                p.data = p.data.to(torch.bfloat16)
     model.train()
     if setting.method == "checkpoint":
         base.gradient_checkpointing_enable({"use_reentrant": setting.reentrant == "yes"})

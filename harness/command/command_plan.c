@@ -274,8 +274,8 @@ static void print_framework(const struct plan *plan)
     printf("framework\n  %-20s %s, PyTorch %s, checked %s\n", framework->name, framework->version, framework->torch,
            framework->checked);
     printf("  %-20s %s, %s\n", "peak", framework->peak_moment, framework->peak_operation);
-    if (framework->unchecked)
-        printf("  %-20s %s\n", "not checked", framework->unchecked);
+    for (size_t i = 0; i < json_array_size(framework->unchecked); i++)
+        printf("  %-20s %s\n", i ? "" : "not checked", json_string_value(json_array_get(framework->unchecked, i)));
     print_reserved(plan);
     printf("  %-20s unknown: its operations' times were not measured\n", "time");
 }

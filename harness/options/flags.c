@@ -33,11 +33,11 @@ json_t *flag_list(const char *text)
 // Members whose values contain commas: lists, and lists of items NAME:VALUE.
 static const struct {
     const char *name;
-    bool named;
-} several[] = {{"targets", false},         {"target_modules", false},
-               {"exclude_modules", false}, {"layers_to_transform", false},
-               {"modules_to_save", false}, {"rank_pattern", true},
-               {"alpha_pattern", true}};
+    bool named, list; // list: also of one item, which of others may be a regular expression
+} several[] = {{"targets", false, false},         {"target_modules", false, false},
+               {"exclude_modules", false, false}, {"layers_to_transform", false, false},
+               {"modules_to_save", false, false}, {"rank_pattern", true, false},
+               {"alpha_pattern", true, false},    {"inferred", false, true}};
 
 // The list or the object of a member; NULL: it has one value.
 static json_t *container_of(const char *name)
@@ -85,10 +85,9 @@ json_t *flag_object(const char *text)
             json_object_set_new(object, item, json_null());
     }
     free(copy);
-    // A single text may be a regular expression.
     for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
         json_t *list = json_object_get(object, several[i].name), *text = json_array_get(list, 0);
-        if (json_array_size(list) == 1 && json_is_string(text))
+        if (!several[i].list && json_array_size(list) == 1 && json_is_string(text))
             json_object_set(object, several[i].name, text);
     }
     return object;

@@ -18,7 +18,8 @@ struct pair {
 // Records whose trials differ only in the axis of the file's points, the measurement, the number of drawn chunks
 // and, if the paper's series has no chunk, the chunk.
 struct curve {
-    char label[160]; // without the model; "as autograd": all logits at once, everything kept; "transformers 4.51.3"
+    // Without the model; "as autograd": all logits at once, everything kept; "transformers 5.24.0, head inferred".
+    char label[160];
     json_t *setting; // common part of the trials, with the method
     const char *model, *method, *kv_gradient_dtype;
     const struct record_framework *framework; // whose step it is; not given: this program's

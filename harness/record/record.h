@@ -149,7 +149,8 @@ struct record_timeline {
 // The framework whose step a plan is of.
 struct record_framework {
     bool given;
-    const char *name, *version, *torch, *checked, *unchecked, *peak_moment, *peak_operation;
+    const char *name, *version, *torch, *checked, *peak_moment, *peak_operation;
+    const json_t *unchecked;
     double reserved_low_bytes, reserved_high_bytes;
 };
 

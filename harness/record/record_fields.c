@@ -223,28 +223,28 @@ FIELDS sm_clock_fields[] = {{FIELD(record_sm_clock, min), .type = FIELD_SIZE, .u
                             {FIELD(record_sm_clock, max), .type = FIELD_SIZE, .unit = "MHz"},
                             {0}};
 
-FIELDS framework_fields[] = {{FIELD(record_framework, name), .type = FIELD_STRING, .meaning = "transformers"},
-                             {FIELD(record_framework, version), .type = FIELD_STRING, .meaning = "its version"},
-                             {FIELD(record_framework, torch), .type = FIELD_STRING,
-                              .meaning = "version of PyTorch that it was checked with"},
-                             {FIELD(record_framework, checked), .type = FIELD_STRING,
-                              .meaning = "day on which peaks of its steps were last counted and compared"},
-                             {FIELD(record_framework, unchecked), .type = FIELD_STRING,
-                              .meaning = "what of this step nobody has checked", .null = "nothing"},
-                             {FIELD(record_framework, peak_moment), .type = FIELD_STRING,
-                              .meaning = "part of the step that has the peak: forward, backward or optimizer",
-                              .null = "no step was taken"},
-                             {FIELD(record_framework, peak_operation), .type = FIELD_STRING,
-                              .meaning = "PyTorch's operation that makes it", .null = "no step was taken"},
-                             {FIELD(record_framework, reserved_low_bytes), .type = FIELD_COUNT, .unit = "bytes",
-                              .meaning = "bytes that PyTorch's caching allocator reserves for the step in the "
-                                         "segments that its rules give",
-                              .null = "no step was taken"},
-                             {FIELD(record_framework, reserved_high_bytes), .type = FIELD_COUNT, .unit = "bytes",
-                              .meaning = "the same with the fragments of a long run: 1.3 times the peak, which no "
-                                         "published run exceeds, or more",
-                              .null = "no step was taken"},
-                             {0}};
+FIELDS framework_fields[] = {
+    {FIELD(record_framework, name), .type = FIELD_STRING, .meaning = "transformers"},
+    {FIELD(record_framework, version), .type = FIELD_STRING, .meaning = "its version"},
+    {FIELD(record_framework, torch), .type = FIELD_STRING,
+     .meaning = "version of PyTorch that it was checked with"},
+    {FIELD(record_framework, checked), .type = FIELD_STRING,
+     .meaning = "day on which peaks of its steps were last counted and compared"},
+    {FIELD(record_framework, unchecked), .type = FIELD_ARRAY,
+     .meaning = "what of this step nobody has checked, or nobody states: texts", .null = "nothing"},
+    {FIELD(record_framework, peak_moment), .type = FIELD_STRING,
+     .meaning = "part of the step that has the peak: forward, backward or optimizer", .null = "no step was taken"},
+    {FIELD(record_framework, peak_operation), .type = FIELD_STRING, .meaning = "PyTorch's operation that makes it",
+     .null = "no step was taken"},
+    {FIELD(record_framework, reserved_low_bytes), .type = FIELD_COUNT, .unit = "bytes",
+     .meaning = "bytes that PyTorch's caching allocator reserves for the step in the "
+                "segments that its rules give",
+     .null = "no step was taken"},
+    {FIELD(record_framework, reserved_high_bytes), .type = FIELD_COUNT, .unit = "bytes",
+     .meaning = "the same with the fragments of a long run: 1.3 times the peak, which no "
+                "published run exceeds, or more",
+     .null = "no step was taken"},
+    {0}};
 
 FIELDS load_fields[] = {
     {FIELD(record_load, before), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN,

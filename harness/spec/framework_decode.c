@@ -139,7 +139,12 @@ bool framework_trial_check(struct trial *trial, const json_t *own, const char **
     return true;
 }
 
-const char *framework_trial_unchecked(const struct trial *trial)
+json_t *framework_trial_unchecked(const struct trial *trial)
 {
-    return framework_unchecked(trial->framework, &trial->lora, trial->optimizer != NULL);
+    struct framework_unchecked unchecked =
+        framework_unchecked(trial->framework, &trial->lora, trial->optimizer != NULL);
+    json_t *parts = unchecked.count ? json_array() : NULL;
+    for (size_t i = 0; i < unchecked.count; i++)
+        json_array_append_new(parts, json_string(unchecked.parts[i]));
+    return parts;
 }

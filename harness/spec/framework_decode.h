@@ -10,5 +10,6 @@ json_t *decode_framework(struct trial *trial, struct json_field field, struct st
 // that is to be changed and why. A trial whose model or method the framework's step is not known for is marked
 // unsupported.
 bool framework_trial_check(struct trial *trial, const json_t *own, const char **key, struct status *why);
-// The part of the trial's step that nobody has checked against PyTorch, in words; NULL: all was.
-const char *framework_trial_unchecked(const struct trial *trial);
+// The parts of the trial's step that nobody has checked against PyTorch, or nobody states: texts; NULL: none. A new
+// reference.
+json_t *framework_trial_unchecked(const struct trial *trial);

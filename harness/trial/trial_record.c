@@ -355,6 +355,7 @@ char *trial_record_line(struct record *record, const struct provenance *provenan
     json_decref((json_t *)record->shares);
     json_decref((json_t *)record->timeline->category_order);
     json_decref((json_t *)record->timeline->events);
+    json_decref((json_t *)record->framework->unchecked);
     record_free(record);
     return line;
 }

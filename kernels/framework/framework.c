@@ -12,6 +12,8 @@ static const char *const attentions[] = {"flash", "efficient", NULL};
 static const char *const gradients[] = {"fresh", "held", NULL};
 static const char *const adapters[] = {"f32", "bf16", NULL};
 static const char *const optimizer_forms[] = {"foreach", "fused", NULL};
+static const char *const heads[] = {"bf16", "f32", NULL};
+static const char *const inferences[] = {"head", "adapters", NULL};
 
 static const struct option option_rows[] = {
     {OPTION("version", CHOICE, struct framework, version), .choices = versions, .help = "version of transformers"},
@@ -36,6 +38,10 @@ static const struct option option_rows[] = {
      .help = "dtype of LoRA's factors: peft's autocast_adapter_dtype"},
     {OPTION("optimizer_form", CHOICE, struct framework, optimizer_form), .choices = optimizer_forms,
      .help = "form of the optimizer's update: foreach makes a list of temporaries"},
+    {OPTION("head", CHOICE, struct framework, head), .choices = heads, .unsaid = true,
+     .help = "dtype of the head's weight, of its input and of its logits, as a script casts them"},
+    {OPTION("inferred", WORDS, struct framework, inferred), .choices = inferences, .unsaid = true,
+     .help = "keys of these that no source states: chosen because published peaks are met with them"},
     {0}};
 
 const struct option_table framework_options = {option_rows, sizeof(struct framework)};
@@ -120,20 +126,39 @@ bool framework_check(const struct framework *framework, const struct config *con
     if (framework->mask == MASK_PADDED && framework->attention == FRAMEWORK_FLASH)
         return status_set(status, STATUS_BAD_INPUT,
                           "flash attention takes no mask; give \"attention\" efficient with \"mask\" padded");
+    if (framework->head == HEAD_F32 && config->tied)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "the head's weight is the embedding's, and in bf16 as that is; leave \"head\" f32 out");
+    if (framework->head == HEAD_F32 && (framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "a fused head in f32 is not known; give \"loss\" whole or chunked with \"head\" f32");
     return true;
 }
 
-const char *framework_unchecked(const struct framework *framework, const struct lora *lora, bool optimizer)
+static void add_part(struct framework_unchecked *unchecked, bool there, const char *part)
 {
-    bool efficient = framework->attention == FRAMEWORK_EFFICIENT, masked = framework->mask == MASK_PADDED;
-    return framework->version == TRANSFORMERS_4_56 ? "version 4.56"
-           : framework->version == TRANSFORMERS_4_46 && (framework->loss != LOSS_WHOLE || lora->rank)
-               ? "version 4.46 with anything but whole logits and all weights"
-           : framework->version != TRANSFORMERS_4_51 && masked ? "a padded mask but with version 4.51"
-           : efficient && !masked                              ? "efficient attention without a mask"
-           : framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL
-               ? "a fused head, which is modelled after its source"
-           : optimizer && (!lora->rank || framework->optimizer_form == OPTIMIZER_FUSED)
-               ? "the optimizer's update, which is arithmetic"
-               : NULL;
+    CHECK(unchecked->count < FRAMEWORK_UNCHECKED);
+    if (there)
+        unchecked->parts[unchecked->count++] = part;
+}
+
+struct framework_unchecked framework_unchecked(const struct framework *framework, const struct lora *lora,
+                                               bool optimizer)
+{
+    struct framework_unchecked unchecked = {0};
+    bool efficient = framework->attention == FRAMEWORK_EFFICIENT, masked = framework->mask == MASK_PADDED,
+         older = framework->version == TRANSFORMERS_4_46;
+    add_part(&unchecked, framework->version == TRANSFORMERS_4_56, "version 4.56");
+    add_part(&unchecked, older && (framework->loss != LOSS_WHOLE || lora->rank),
+             "version 4.46 with anything but whole logits and all weights");
+    add_part(&unchecked, masked && framework->version != TRANSFORMERS_4_51, "a padded mask but with version 4.51");
+    add_part(&unchecked, efficient && !masked, "efficient attention without a mask");
+    add_part(&unchecked, framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL,
+             "a fused head, which is modelled after its source");
+    add_part(&unchecked, optimizer && (!lora->rank || framework->optimizer_form == OPTIMIZER_FUSED),
+             "the optimizer's update, which is arithmetic");
+    add_part(&unchecked, framework->inferred & INFERRED_HEAD, "the head's dtype, inferred from published peaks");
+    add_part(&unchecked, framework->inferred & INFERRED_ADAPTERS,
+             "the adapters' dtype, inferred from published peaks");
+    return unchecked;
 }

@@ -16,10 +16,14 @@ enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT };
 enum framework_gradients { GRADIENTS_FRESH, GRADIENTS_HELD };
 enum framework_adapters { ADAPTERS_F32, ADAPTERS_BF16 };
 enum framework_optimizer { OPTIMIZER_FOREACH, OPTIMIZER_FUSED };
+enum framework_head { HEAD_BF16, HEAD_F32 };
+// Bits of `inferred`.
+enum framework_inferred { INFERRED_HEAD = 1, INFERRED_ADAPTERS = 2 };
 
 struct framework {
-    int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form;
+    int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form, head;
     size_t loss_rows;
+    unsigned inferred;
 };
 extern const struct option_table framework_options;
 
@@ -32,8 +36,14 @@ void framework_resolve(struct framework *framework);
 // do not go together.
 bool framework_check(const struct framework *framework, const struct config *config, const struct lora *lora,
                      struct status *status);
-// The part of it that nobody has checked against PyTorch, in words; NULL: all was.
-const char *framework_unchecked(const struct framework *framework, const struct lora *lora, bool optimizer);
+// The parts of it that nobody has checked against PyTorch, in words, and those that nobody states.
+#define FRAMEWORK_UNCHECKED 8
+struct framework_unchecked {
+    size_t count;
+    const char *parts[FRAMEWORK_UNCHECKED];
+};
+struct framework_unchecked framework_unchecked(const struct framework *framework, const struct lora *lora,
+                                               bool optimizer);
 // "5.24.0"; and the PyTorch and the day that its walk was checked with.
 const char *framework_version_name(const struct framework *framework);
 #define FRAMEWORK_NAME    "transformers"

@@ -8,7 +8,11 @@ static struct value head_of(const struct framework_run *run)
 
 static struct value logits_of(struct framework_run *run, struct value hidden)
 {
-    return aten_linear(&run->tape, hidden, head_of(run), (struct value){0}, CATEGORY_LOGITS);
+    struct tape *tape = &run->tape;
+    struct value head = head_of(run), input = aten_to(tape, hidden, head.dtype, CATEGORY_ACTIVATIONS);
+    struct value logits = aten_linear(tape, input, head, (struct value){0}, CATEGORY_LOGITS);
+    tape_drop(tape, &input);
+    return logits;
 }
 
 // transformers' ForCausalLMLoss: log-softmax of all logits in f32. From 4.5x on the labels are shifted, before that

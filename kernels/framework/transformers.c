@@ -9,7 +9,10 @@
 
 static enum dtype dtype_of(const struct framework_run *run, const struct parameter *parameter)
 {
-    return parameter_is_factor(parameter) && run->framework.adapters == ADAPTERS_F32 ? DTYPE_F32 : DTYPE_BF16;
+    bool wide = parameter_is_factor(parameter)  ? run->framework.adapters == ADAPTERS_F32
+                : parameter == run->model->head ? run->framework.head == HEAD_F32
+                                                : false;
+    return wide ? DTYPE_F32 : DTYPE_BF16;
 }
 
 static void open_parameter(struct framework_run *run, size_t i)
