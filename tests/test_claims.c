@@ -168,10 +168,10 @@ static void times_are_of_rounds(void **state)
         json_decref(found);
         assert_int_equal(run(scratch, "$L claims c.json | tr -s ' '"), 0);
         assert_says(scratch, "out",
-                    !cases[i].records[2] ? "7 1.1 (one round) - - cannot tell\n" : "P: that it is 7 1.");
+                    !cases[i].records[2] ? "7 1.1 (one round) - - - cannot tell\n" : "P: that it is 7 1.");
         free(text);
     }
-    assert_says(scratch, "out", "7 1.2 (0.179 to 1.47) - - cannot tell\n");
+    assert_says(scratch, "out", "7 1.2 (0.179 to 1.47) - - - cannot tell\n");
 }
 
 static void what_is_measured_decides_before_what_is_planned(void **state)
@@ -198,10 +198,10 @@ static void what_is_measured_decides_before_what_is_planned(void **state)
     json_decref(claim(scratch, 0));
     // A plan is called one wherever it stands.
     assert_int_equal(run(scratch, "$L claims c.json | tr -s ' '"), 0);
-    assert_says(scratch, "out", "P: that it is 7 - 0.5 (planned) - planned only: does not hold in the plan\n");
+    assert_says(scratch, "out", "P: that it is 7 - 0.5 (planned) - - planned only: does not hold in the plan\n");
     assert_int_equal(run(scratch, "$L claims c.json --format markdown | tr -s ' '"), 0);
     assert_says(scratch, "out",
-                "| P: that it is | 7 | - | 0.5 (planned) | - | planned only: does not hold in the plan |\n");
+                "| P: that it is | 7 | - | 0.5 (planned) | - | - | planned only: does not hold in the plan |\n");
     free(both);
 }
 
@@ -279,6 +279,39 @@ static void longest_contexts_are_records(void **state)
     json_decref(found);
 }
 
+// A record of max-context of a step of another framework, of a model and on a card that a paper names.
+#define THEIRS(digit, model, context, lora, loss)                                                                  \
+    "{'schema': 2, 'id': '0000000000000000000000000000000" digit "', 'experiment': 'max-context', 'status': 'ok'," \
+    " 'trial': {'device': 'plan-transformers', 'dtype': 'bf16', 'model': '" model                                  \
+    "', 'batch': 1, 'context': " context ", 'lora': " lora ", 'profile': 'a800-80g', 'framework': {'loss': '" loss \
+    "'}, 'method': {'name': 'checkpoint'}}, 'framework': {'name': 'transformers'}, 'search': {'sought': "          \
+    "'context'}}\n"
+
+// What a paper reports is divided by what its baseline holds elsewhere, model by model: StreamBP's Figure 3 has 110
+// and 40 thousand tokens of all weights, 16 thousand of LoRA.
+static void published_contexts_are_over_those_of_a_framework(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char theirs[] = THEIRS("1", "qwen3-8b", "55000", "null", "chunked")
+        THEIRS("2", "qwen3-14b", "32000", "null", "chunked") THEIRS("3", "qwen3-8b", "11000", "null", "whole")
+            THEIRS("4", "qwen3-32b", "1000", "null", "chunked") THEIRS("5", "qwen3-4b", "1", "null", "chunked");
+    static const char figure[] =
+        "{'against': 'framework, chunked', 'take': 'published over', 'field': 'trial.context', 'points': "
+        "'streambp-figure3', 'method': 'streambp', 'of': ['framework.name=transformers', "
+        "'trial.framework.loss=chunked'], 'records': ['theirs.jsonl']}";
+    write_quoted(scratch, "theirs.jsonl", theirs);
+    write_claim(scratch, figure, "{'at least': 1.3}", "'planned only', 'plan_holds': false");
+    json_t *found = claim(scratch, 0);
+    const json_t *taken = json_object_get(json_object_get(found, "figures"), "framework, chunked");
+    assert_true(value_of(found, "framework, chunked") == 1.25);
+    assert_true(json_number_value(json_object_get(taken, "low")) == 1.25);
+    assert_true(json_number_value(json_object_get(taken, "high")) == 2);
+    assert_true(json_is_true(json_object_get(taken, "planned")));
+    json_decref(found);
+    assert_int_equal(run(scratch, "$L claims c.json"), 0);
+    assert_says(scratch, "out", "1.25 to 2 (planned)");
+}
+
 static void mistakes_are_told_with_their_place(void **state)
 {
     const struct scratch *scratch = *state;
@@ -304,6 +337,16 @@ static void mistakes_are_told_with_their_place(void **state)
          "{'at most': 1}", "'not run'", "apart: no key \"sede\"; did you mean \"seed\"?"},
         {"{'against': 'lean', 'take': 'min', 'field': 'flops', 'records': ['none.jsonl']}", "{'at most': 1}",
          "'not run'", "none.jsonl: No such file"},
+        {"{'against': 'lean', 'take': 'published over', 'field': 'flops', 'points': 'streambp-figure3', "
+         "'records': ['r.jsonl']}",
+         "{'at most': 1}", "'not run'",
+         "a figure \"published over\" has \"points\", an experiment, and \"method\""},
+        {"{'against': 'lean', 'take': 'max', 'field': 'flops', 'points': 'streambp-figure3', 'method': "
+         "'streambp', 'records': ['r.jsonl']}",
+         "{'at most': 1}", "'not run'", "others have none"},
+        {"{'against': 'lean', 'take': 'published over', 'field': 'flops', 'points': 'streambp-figure9', "
+         "'method': 'streambp', 'records': ['r.jsonl']}",
+         "{'at most': 1}", "'not run'", "points: no file of longest contexts of \"streambp-figure9\""},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         write_claim(scratch, cases[i].figures, cases[i].holds, cases[i].verdict);
@@ -343,6 +386,7 @@ int main(void)
         TEST(what_is_measured_decides_before_what_is_planned),
         TEST(a_verdict_that_changed_is_exit_1),
         TEST(longest_contexts_are_records),
+        TEST(published_contexts_are_over_those_of_a_framework),
         TEST(mistakes_are_told_with_their_place),
         TEST(the_committed_verdicts_hold),
     };

@@ -1,12 +1,6 @@
 #include "harness/papers/claims.h"
 #include "harness/files/share.h"
 #include "harness/json/json_field.h"
-#include "harness/record/record_json.h"
-#include "harness/record/step_time.h"
-#include "harness/spec/trial_keys.h"
-#include "harness/table/record_columns.h"
-#include "harness/table/record_filter.h"
-#include "harness/table/trial_rest.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,256 +8,12 @@
 #include <unistd.h>
 
 #define TEXTS_MAX CLAIM_PICTURES_MAX // per list
-#define APART_MAX 16
-
-enum claim_take {
-    TAKE_MIN, // of the field, over the records
-    TAKE_MAX,
-    TAKE_MIN_RATIO, // of the field, over all pairs: the record divided by its counterpart
-    TAKE_MAX_RATIO,
-    TAKE_LAST_RATIO,   // for the pair with the longest context
-    TAKE_RATIO_OF_MAX, // the maximum of the records over the maximum of the others, among those that agree in
-                       // everything but context and batch; the minimum of these ratios
-    TAKE_COUNT
-};
-// Texts, borrowed, ending in NULL.
-struct claim_query {
-    enum claim_take take;
-    const char *field;          // of a record, or a derived column (record_columns.h)
-    const char *const *of;      // conditions (record_filter.h) for the records
-    const char *const *over;    // for the records that they are divided by
-    const char *const *apart;   // keys in which a pair may differ, besides method and measurement
-    const char *const *records; // result files
-};
-
-static const char *const claim_take_names[] = {"min",        "max",          "min ratio", "max ratio",
-                                               "last ratio", "ratio of max", NULL};
-
-// --- records
-
-static size_t length_of(const char *const *texts)
-{
-    size_t count = 0;
-    while (texts && texts[count])
-        count++;
-    return count;
-}
-
-// One side of a figure: records, their pairing keys, and their values.
-struct side {
-    struct results every, results; // results: one per trial
-    char **rests;                  // [count]
-    double *values;                // [count]
-    struct number_list *rounds;    // [count], values per round of the record
-};
-
-static double value_of(const struct record_column *column, const struct record *record)
-{
-    struct table_row row = {.record = record};
-    json_t *value = column->figure ? column->figure->value(&row) : record_column_value(column, record);
-    double number = json_is_number(value) ? json_number_value(value) : NAN;
-    json_decref(value);
-    return number;
-}
-
-// Collects the values of each trial's rounds, the last one last.
-static void take_rounds(struct side *side, const struct record_column *column)
-{
-    for (size_t i = 0; i < side->results.count; i++) {
-        const struct record *record = side->results.records[i];
-        const struct record_rounds *rounds = &record->rounds;
-        side->rounds[i] = number_list_make(rounds->count ? rounds->count : 1);
-        for (size_t r = 0; r < side->rounds[i].count; r++)
-            side->rounds[i].items[r] = value_of(column, rounds->count ? rounds->items[r] : record);
-    }
-}
-
-// Tells whether a condition is of another framework's records.
-static bool asks_for_frameworks(const char *const *conditions)
-{
-    bool asks = false;
-    for (size_t i = 0; conditions && conditions[i]; i++)
-        asks |= strncmp(conditions[i], "framework", strlen("framework")) == 0;
-    return asks;
-}
-
-static bool side_open(struct side *side, const struct claim_query *query, const char *const *conditions,
-                      struct status *status)
-{
-    struct record_columns columns;
-    struct record_column column;
-    static const char *const always[] = {"status=ok", "trial.framework=null"};
-    size_t always_count = asks_for_frameworks(conditions) ? 1 : 2;
-    const char *apart[APART_MAX + 5] = {"method", "measure"};
-    size_t used = 2, given = length_of(query->apart);
-    CHECK(given <= APART_MAX);
-    for (size_t i = 0; i < given; i++)
-        apart[used++] = query->apart[i];
-    if (query->take == TAKE_RATIO_OF_MAX) {
-        apart[used++] = "context";
-        apart[used++] = "batch";
-    }
-    bool fine = results_open(&side->every, query->records, length_of(query->records), true, status) &&
-                record_filter(&side->every, always, always_count, status) &&
-                record_filter(&side->every, conditions, length_of(conditions), status);
-    results_of(&side->results, &side->every, false);
-    record_columns_open(&columns, &side->every);
-    fine = fine && record_columns_find(&columns, "field", query->field, &column, status);
-    side->rests = calloc(side->results.count + 1, sizeof *side->rests);
-    side->values = calloc(side->results.count + 1, sizeof *side->values);
-    side->rounds = calloc(side->results.count + 1, sizeof *side->rounds);
-    for (size_t i = 0; fine && i < side->results.count; i++) {
-        side->rests[i] = trial_rest_of_record(side->results.records[i], apart, NULL);
-        side->values[i] = value_of(&column, side->results.records[i]);
-    }
-    if (fine)
-        take_rounds(side, &column);
-    record_columns_close(&columns);
-    return fine;
-}
-
-static void side_close(struct side *side)
-{
-    for (size_t i = 0; side->rests && i < side->results.count; i++) {
-        free(side->rests[i]);
-        free(side->rounds[i].items);
-    }
-    free(side->rests);
-    free(side->values);
-    free(side->rounds);
-    results_close(&side->results);
-    results_close(&side->every);
-}
-
-// --- figures
-
-// Tells whether a value replaces the previous one.
-static bool comes_first(enum claim_take take, double value, double context, const struct claim_figure *before)
-{
-    if (isnan(before->value))
-        return true;
-    if (take == TAKE_LAST_RATIO)
-        return context > before->context;
-    bool greatest = take == TAKE_MAX || take == TAKE_MAX_RATIO;
-    return greatest ? value > before->value : value < before->value;
-}
-
-static struct shift exact(double value)
-{
-    return (struct shift){value, value, value};
-}
-
-static void consider(struct claim_figure *figure, enum claim_take take, struct shift value,
-                     const struct record *record, bool planned)
-{
-    if (!isfinite(value.estimate))
-        return;
-    bool first = comes_first(take, value.estimate, record->trial.context, figure);
-    struct claim_figure found = *figure;
-    if (first)
-        found = (struct claim_figure){value.estimate, value.low, value.high, planned, record->trial.context};
-    // A pair that may be the extreme one also bounds the extreme value.
-    if (take == TAKE_MAX_RATIO) {
-        found.low = fmax(figure->low, value.low);
-        found.high = fmax(figure->high, value.high);
-    } else if (take == TAKE_MIN_RATIO) {
-        found.low = fmin(figure->low, value.low);
-        found.high = fmin(figure->high, value.high);
-    }
-    *figure = found;
-}
-
-static void take_one(struct claim_figure *figure, enum claim_take take, const struct side *ours)
-{
-    for (size_t i = 0; i < ours->results.count; i++)
-        consider(figure, take, exact(ours->values[i]), ours->results.records[i],
-                 record_is_planned(ours->results.records[i]));
-}
-
-// Times are compared round by round.
-static struct shift ratio_of(const char *field, const struct side *ours, size_t i, const struct side *others,
-                             size_t j)
-{
-    bool timed = strcmp(field, "time_ms") == 0 || strcmp(field, "median_ms") == 0 || strcmp(field, "mean_ms") == 0;
-    return timed ? round_ratio(&ours->rounds[i], &others->rounds[j]) : exact(ours->values[i] / others->values[j]);
-}
-
-static void take_pairs(struct claim_figure *figure, const struct claim_query *query, const struct side *ours,
-                       const struct side *others)
-{
-    for (size_t i = 0; i < ours->results.count; i++)
-        for (size_t j = 0; j < others->results.count; j++)
-            if (strcmp(ours->rests[i], others->rests[j]) == 0)
-                consider(figure, query->take, ratio_of(query->field, ours, i, others, j), ours->results.records[i],
-                         record_is_planned(ours->results.records[i]) ||
-                             record_is_planned(others->results.records[j]));
-}
-
-// The maximum over records with this rest; its record in *record.
-static double greatest_of(const struct side *side, const char *rest, const struct record **record)
-{
-    double greatest = NAN;
-    for (size_t i = 0; i < side->results.count; i++) {
-        if (strcmp(side->rests[i], rest) != 0 || !(isnan(greatest) || side->values[i] > greatest))
-            continue;
-        greatest = side->values[i];
-        *record = side->results.records[i];
-    }
-    return greatest;
-}
-
-static void take_greatest(struct claim_figure *figure, const struct side *ours, const struct side *others)
-{
-    for (size_t i = 0; i < ours->results.count; i++) {
-        const struct record *own = NULL, *other = NULL;
-        double value = greatest_of(ours, ours->rests[i], &own), over = greatest_of(others, ours->rests[i], &other);
-        if (own && other)
-            consider(figure, TAKE_MIN, exact(value / over), own,
-                     record_is_planned(own) || record_is_planned(other));
-    }
-}
-
-static bool knows_keys(const char *const *apart, struct status *status)
-{
-    struct names known = {0};
-    char hint[640];
-    trial_key_names(&known, trial_keys);
-    for (size_t i = 0; apart && apart[i]; i++) {
-        names_hint(&known, apart[i], "known keys", hint, sizeof hint);
-        if (names_find(&known, apart[i]) == known.count)
-            return status_set(status, STATUS_BAD_INPUT, "apart: no key \"%.60s\"; %s", apart[i], hint);
-    }
-    return true;
-}
-
-static struct claim_figure claim_figure_none(void)
-{
-    return (struct claim_figure){.value = NAN, .low = NAN, .high = NAN, .context = NAN};
-}
-
-static bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status)
-{
-    struct side ours = {0}, others = {0};
-    bool paired = query->take >= TAKE_MIN_RATIO;
-    *figure = claim_figure_none();
-    bool fine = knows_keys(query->apart, status) && side_open(&ours, query, query->of, status) &&
-                (!paired || side_open(&others, query, query->over, status));
-    if (fine && query->take == TAKE_RATIO_OF_MAX)
-        take_greatest(figure, &ours, &others);
-    else if (fine && paired)
-        take_pairs(figure, query, &ours, &others);
-    else if (fine)
-        take_one(figure, query->take, &ours);
-    side_close(&ours);
-    side_close(&others);
-    return fine;
-}
 
 // --- claims
 
 static const char *const verdict_names[] = {"reproduced",   "not reproduced", "cannot tell",
                                             "planned only", "not run",        NULL};
-const char *const claim_baseline_names[] = {"none", "published form", "lean", NULL};
+const char *const claim_baseline_names[] = {"none", "published form", "lean", "framework, chunked", NULL};
 
 const char *claim_verdict_name(enum claim_verdict verdict)
 {
@@ -351,10 +101,11 @@ static const char *missing_file(const struct texts *files)
 static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct json_field field,
                         const struct claim_files *files, struct status *status)
 {
-    static const struct names known = {7, {"against", "take", "field", "of", "over", "apart", "records"}};
+    static const struct names known = {
+        9, {"against", "take", "field", "of", "over", "apart", "records", "points", "method"}};
     size_t against = 0, take = 0;
     struct texts of, over, apart, records;
-    const char *name = NULL;
+    const char *name = NULL, *points = NULL, *method = NULL;
     char found[TEXTS_MAX][PATH_MAX];
     if (!json_field_object(field, &known, "figures", status) ||
         !read_choice(json_field_get(field, "against"), claim_baseline_names, "baseline", &against, status) ||
@@ -363,10 +114,16 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
         !read_texts(json_field_get(field, "of"), &of, status) ||
         !read_texts(json_field_get(field, "over"), &over, status) ||
         !read_texts(json_field_get(field, "apart"), &apart, status) ||
-        !read_texts(json_field_get(field, "records"), &records, status))
+        !read_texts(json_field_get(field, "records"), &records, status) ||
+        !json_field_text(json_field_get(field, "points"), "a text", &points, status) ||
+        !json_field_text(json_field_get(field, "method"), "a text", &method, status))
         return false;
     if (!name || !records.items[0])
         return json_field_fail(field, status, "a figure has a \"field\" and \"records\"");
+    if ((take == TAKE_PUBLISHED_OVER) != (points && method) || (!points) != (!method))
+        return json_field_fail(field, status,
+                               "a figure \"%s\" has \"points\", an experiment, and \"method\"; others have none",
+                               claim_take_names[TAKE_PUBLISHED_OVER]);
     if (taken[against])
         return json_field_fail(json_field_get(field, "against"), status, "the claim has such a figure already");
     taken[against] = true;
@@ -378,7 +135,7 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
         return json_field_fail(json_field_get(field, "records"), status, "%.300s: %s%s", missing, strerror(errno),
                                strncmp(missing, "results/", 8) == 0 ? OF_THE_REPOSITORY : "");
     struct status why = {0};
-    const struct claim_query query = {take, name, of.items, over.items, apart.items, records.items};
+    const struct claim_query query = {take, name, of.items, over.items, apart.items, records.items, points, method};
     return claim_figure_take(&claim->figures[against], &query, &why) ||
            json_field_fail(field, status, "%s", why.message);
 }

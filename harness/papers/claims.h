@@ -1,20 +1,11 @@
 // Claims: claims of papers about their methods (experiments/claims.json), compared with records.
 //
 // A claim has figures (struct claim_figure) against the published form of checkpointing, this core's lean
-// checkpoint, or neither, and a bound for the deciding figure: the first measured one in the file's order,
-// otherwise the first planned one.
+// checkpoint, the framework's with a chunked loss, or none, and a bound for the deciding figure: the first measured
+// one in the file's order, otherwise the first planned one.
 #pragma once
 #include "harness/json/json_source.h"
-#include "harness/record/results.h"
-
-// A number computed from records.
-struct claim_figure {
-    double value;     // NaN: no record
-    double low, high; // its range: for a ratio of measured times the interval of 95 % over common rounds
-                      // (step_time.h), 0 and infinity for one round; otherwise the value
-    bool planned;     // computed from a planned record
-    double context;   // of the record, or pair; NaN: none
-};
+#include "harness/papers/claim_figure.h"
 
 enum claim_verdict {
     CLAIM_REPRODUCED,
@@ -27,8 +18,9 @@ enum claim_verdict {
 // "reproduced", "not reproduced", "cannot tell", "planned only", "not run".
 const char *claim_verdict_name(enum claim_verdict verdict);
 
-enum claim_baseline { BASELINE_NONE, BASELINE_PUBLISHED, BASELINE_LEAN, BASELINE_COUNT };
-// "none", "published form", "lean".
+// BASELINE_FRAMEWORK: checkpointing in transformers with a loss in chunks, by what its allocator counts.
+enum claim_baseline { BASELINE_NONE, BASELINE_PUBLISHED, BASELINE_LEAN, BASELINE_FRAMEWORK, BASELINE_COUNT };
+// "none", "published form", "lean", "framework, chunked".
 extern const char *const claim_baseline_names[];
 
 struct claim_judgement {

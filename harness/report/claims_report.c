@@ -4,6 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+const char *const claim_figure_titles[BASELINE_COUNT] = {
+    [BASELINE_NONE] = "ours",
+    [BASELINE_PUBLISHED] = "over the published checkpoint",
+    [BASELINE_LEAN] = "over a lean checkpoint",
+    [BASELINE_FRAMEWORK] = "published, over the framework's checkpoint with a chunked loss"};
+
 // "planned only: holds in the plan"
 static struct claim_words verdict_words(struct claim_judgement judgement)
 {
@@ -42,7 +48,10 @@ struct claim_words claim_figure_words(const struct claim_figure *figure)
     if (isnan(figure->value))
         return (struct claim_words){"-"};
     add_number(&words, figure->value);
-    if (isinf(figure->high)) {
+    if (figure->high > figure->low && figure->low >= figure->value) { // the least of several
+        add_text(&words, " to ");
+        add_number(&words, figure->high);
+    } else if (isinf(figure->high)) {
         add_text(&words, " (one round)");
     } else if (figure->high > figure->low) {
         add_text(&words, " (");
@@ -58,17 +67,23 @@ struct claim_words claim_figure_words(const struct claim_figure *figure)
 static void write_table(const struct claims *claims, enum table_format format, FILE *stream)
 {
     struct text_table table = {0};
-    text_table_row(&table, (const char *const[]){"claim", "published", "ours", "over the published checkpoint",
-                                                 "over a lean checkpoint", "verdict", NULL});
+    const char *cells[BASELINE_COUNT + 4] = {"claim", "published"};
+    memcpy(cells + 2, claim_figure_titles, sizeof claim_figure_titles);
+    cells[BASELINE_COUNT + 2] = "verdict";
+    text_table_row(&table, cells);
     for (size_t i = 0; i < claims->count; i++) {
         const struct claim *claim = &claims->items[i];
+        struct claim_words figures[BASELINE_COUNT], verdict = verdict_words(claim->found);
         char text[300];
         snprintf(text, sizeof text, "%.60s: %.220s", claim->paper, claim->text);
-        text_table_row(&table, (const char *const[]){text, claim->published,
-                                                     claim_figure_words(&claim->figures[BASELINE_NONE]).text,
-                                                     claim_figure_words(&claim->figures[BASELINE_PUBLISHED]).text,
-                                                     claim_figure_words(&claim->figures[BASELINE_LEAN]).text,
-                                                     verdict_words(claim->found).text, NULL});
+        cells[0] = text;
+        cells[1] = claim->published;
+        for (int b = 0; b < BASELINE_COUNT; b++) {
+            figures[b] = claim_figure_words(&claim->figures[b]);
+            cells[2 + b] = figures[b].text;
+        }
+        cells[BASELINE_COUNT + 2] = verdict.text;
+        text_table_row(&table, cells);
     }
     text_table_print(&table, format, stream);
     text_table_free(&table);

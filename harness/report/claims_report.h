@@ -4,6 +4,9 @@
 #include "harness/table/text_table.h"
 #include <stdio.h>
 
+// Titles of the columns of figures: "ours", "over a lean checkpoint".
+extern const char *const claim_figure_titles[BASELINE_COUNT];
+
 struct claim_words {
     char text[96];
 };
