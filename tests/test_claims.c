@@ -287,7 +287,7 @@ static void longest_contexts_are_records(void **state)
     "'}, 'method': {'name': 'checkpoint'}}, 'framework': {'name': 'transformers'}, 'search': {'sought': "          \
     "'context'}}\n"
 
-// What a paper reports is divided by what its baseline holds elsewhere, model by model: StreamBP's Figure 3 has 110
+// Reported contexts are divided by what their baseline holds elsewhere, model by model: StreamBP's Figure 3 has 110
 // and 40 thousand tokens of all weights, 16 thousand of LoRA.
 static void published_contexts_are_over_those_of_a_framework(void **state)
 {
