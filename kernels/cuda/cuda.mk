@@ -93,10 +93,10 @@ RUN += $(if $(DEVICE),--device $(DEVICE))
 figure-programs: $(if $(filter cuda cuda:%,$(DEVICE)),cuda)
 
 # For a machine that has neither compiler nor libraries but a driver, cuBLASLt and cuDNN: the program, the tests and the
-# benchmark with jansson, OpenBLAS and the compiler's own libraries linked in; Google Benchmark, which comes shared
-# alone, beside them; all in one archive. tools/cuda-all
-# runs them there.
-STATIC := -Wl,-Bstatic -ljansson -lopenblas -lgomp -lgfortran -lquadmath -Wl,-Bdynamic -lm -lpthread
+# benchmark with their libraries and the compiler's own linked in; Google Benchmark, which comes shared alone, beside
+# them; all in one archive. tools/cuda-all runs them there.
+SYSTEM := -lm -ldl -lpthread
+STATIC := -Wl,-Bstatic $(filter-out $(SYSTEM),$(LDLIBS)) -lgomp -lgfortran -lquadmath -Wl,-Bdynamic $(SYSTEM)
 cuda-static: ## all of this section for another machine, static but for CUDA; tools/cuda-all runs it there
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/static ARCH=x86-64-v3 LDLIBS="$(STATIC)" \
 	  LDFLAGS="-static-libgcc -s -Wl,-rpath,'\$$\$$ORIGIN/../lib'" \
