@@ -289,31 +289,35 @@ static const struct setting settings[] = {
      .head = HEAD_F32},
 };
 
+// A small model of three layers by its family.
+static struct config small_config(const char *name)
+{
+    struct config config = *config_preset("llama-3-8b");
+    bool gemma = strcmp(name, "gemma") == 0;
+    config.layers = 3;
+    config.width = 64;
+    config.ffn = 176;
+    config.vocab = 1000;
+    config.kinds[0].heads = 4;
+    config.kinds[0].kv_heads = strcmp(name, "heads") == 0 ? 4 : 2;
+    config.kinds[0].head_dim = 16;
+    config.tied = gemma || strcmp(name, "tied") == 0;
+    config.unit_offset = gemma;
+    config.embedding_scale = gemma ? 8 : 0;
+    config.qkv_bias = strcmp(name, "qwen2") == 0;
+    config.qk_norm = strcmp(name, "qwen3") == 0;
+    return config;
+}
+
 static struct config config_of(const char *name)
 {
     const struct config *preset = config_preset(name);
     struct config config;
     if (preset)
         return *preset;
-    if (strlen(name) == 5) { // the small ones
-        config = *config_preset("llama-3-8b");
-        config.layers = 3;
-        config.width = 64;
-        config.ffn = 176;
-        config.vocab = 1000;
-        config.kinds[0].heads = 4;
-        config.kinds[0].kv_heads = 2;
-        config.kinds[0].head_dim = 16;
-        bool gemma = strcmp(name, "gemma") == 0;
-        config.tied = gemma || strcmp(name, "tied ") == 0;
-        config.unit_offset = gemma;
-        config.embedding_scale = gemma ? 8 : 0;
-        config.qkv_bias = strcmp(name, "qwen2") == 0;
-        config.qk_norm = strcmp(name, "qwen3") == 0;
-        return config;
-    }
+    if (strcmp(name, "llama-2-7b") != 0)
+        return small_config(name);
     config = *config_preset("llama-3-8b"); // Llama 2 7B: no grouped heads, a smaller vocabulary and MLP
-    assert_string_equal(name, "llama-2-7b");
     config.kinds[0].kv_heads = 32;
     config.ffn = 11008;
     config.vocab = 32000;
@@ -484,7 +488,7 @@ static const struct setting small[] = {
      .loss_rows = 512,
      .rank = 8,
      .moments = {579584, 12716544, 8039936, 14829568}},
-    {.model = "tied ",
+    {.model = "tied",
      .context = 1024,
      .loss = LOSS_CHUNKED,
      .loss_rows = 256,
@@ -575,7 +579,7 @@ static const struct setting small[] = {
      .loss_rows = 512,
      .rank = 8,
      .moments = {579584, 5541376, 864768, 7654400}},
-    {.model = "tied ",
+    {.model = "tied",
      .context = 1024,
      .checkpoint = true,
      .loss = LOSS_CHUNKED,
@@ -689,7 +693,7 @@ static const struct setting small[] = {
      .loss_rows = 512,
      .rank = 8,
      .moments = {579584, 5541376, 864768, 7654400}},
-    {.model = "tied ",
+    {.model = "tied",
      .context = 1024,
      .checkpoint = true,
      .reentrant = REENTRANT_YES,
@@ -781,20 +785,244 @@ static const struct setting small[] = {
      .moments = {447488, 3361792, 865280, 4874240}},
 };
 
+// Ways through a layer, of the same small models, as `tools/frameworks --moments` prints them.
+static const struct setting ways[] = {
+    {.model = "llama",
+     .context = 500,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {545280, 28274176, 24728064, 29270016}},
+    {.model = "llama",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {566784, 26317824, 21842944, 27621888}},
+    {.model = "llama",
+     .context = 500,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {545280, 11595776, 2992640, 14053376}},
+    {.model = "llama",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {566784, 11617280, 923648, 13972480}},
+    {.model = "llama",
+     .context = 500,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {545280, 11595776, 2992640, 14181376}},
+    {.model = "llama",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {566784, 11617280, 923648, 14100480}},
+    {.model = "heads",
+     .context = 250,
+     .batch = 2,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {569856, 19287040, 15712256, 20278784}},
+    {.model = "heads",
+     .context = 250,
+     .batch = 2,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {594432, 15141376, 12827136, 15633920}},
+    {.model = "heads",
+     .context = 250,
+     .batch = 2,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {569856, 6299136, 2724352, 7826432}},
+    {.model = "heads",
+     .context = 250,
+     .batch = 2,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {594432, 6312448, 655360, 7732224}},
+    {.model = "heads",
+     .context = 250,
+     .batch = 2,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {569856, 6299136, 2724352, 7954432}},
+    {.model = "heads",
+     .context = 250,
+     .batch = 2,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {594432, 6312448, 655360, 7860224}},
+    {.model = "llama",
+     .context = 500,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EFFICIENT,
+     .moments = {549376, 11816960, 8266752, 12812800}},
+    {.model = "llama",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EFFICIENT,
+     .moments = {570880, 7010304, 5637632, 7461376}},
+    {.model = "llama",
+     .context = 500,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EFFICIENT,
+     .checkpoint = true,
+     .moments = {549376, 6292992, 2742784, 7288832}},
+    {.model = "llama",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EFFICIENT,
+     .checkpoint = true,
+     .moments = {570880, 2375168, 673792, 3490304}},
+    {.model = "llama",
+     .context = 500,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EFFICIENT,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {549376, 6292992, 2742784, 7288832}},
+    {.model = "llama",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EFFICIENT,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {570880, 2375168, 673792, 3554304}},
+    {.model = "llama",
+     .context = 250,
+     .batch = 2,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {549376, 19266560, 15712256, 20258304}},
+    {.model = "llama",
+     .context = 250,
+     .batch = 2,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {570880, 15118336, 12827136, 15610368}},
+    {.model = "llama",
+     .context = 250,
+     .batch = 2,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {549376, 6331904, 2724352, 7789568}},
+    {.model = "llama",
+     .context = 250,
+     .batch = 2,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {570880, 6353408, 655360, 7708672}},
+    {.model = "llama",
+     .context = 250,
+     .batch = 2,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {549376, 6331904, 2724352, 7917568}},
+    {.model = "llama",
+     .context = 250,
+     .batch = 2,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .mask = MASK_PADDED,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {570880, 6353408, 655360, 7836672}},
+    {.model = "heads",
+     .context = 500,
+     .attention = FRAMEWORK_EFFICIENT,
+     .moments = {569856, 10324480, 6753792, 11320320}},
+    {.model = "heads",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EFFICIENT,
+     .moments = {594432, 5520896, 4124672, 5971968}},
+    {.model = "heads",
+     .context = 500,
+     .attention = FRAMEWORK_EFFICIENT,
+     .checkpoint = true,
+     .moments = {569856, 6063104, 2492416, 7058944}},
+    {.model = "heads",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EFFICIENT,
+     .checkpoint = true,
+     .moments = {594432, 1819648, 423424, 2759168}},
+    {.model = "heads",
+     .context = 500,
+     .attention = FRAMEWORK_EFFICIENT,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {569856, 6063104, 2492416, 7058944}},
+    {.model = "heads",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EFFICIENT,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {594432, 1819648, 423424, 2823168}},
+};
+
 static void moments_are_transformers(void **state)
 {
     (void)state;
     static const char *const names[] = {"resident", "forward", "kept", "backward"};
     size_t wrong = 0;
-    for (size_t i = 0; i < COUNT(small); i++) {
+    for (size_t i = 0; i < COUNT(small) + COUNT(ways); i++) {
+        const struct setting *setting = i < COUNT(small) ? &small[i] : &ways[i - COUNT(small)];
         struct watch seen;
-        planned(&small[i], watch_step, &seen);
+        planned(setting, watch_step, &seen);
         for (int m = 0; m < MOMENTS; m++) {
-            wrong += seen.moments[m] != small[i].moments[m];
-            if (seen.moments[m] != small[i].moments[m])
+            wrong += seen.moments[m] != setting->moments[m];
+            if (seen.moments[m] != setting->moments[m])
                 print_message("small setting %zu, %s: %s: planned %zu bytes, transformers %zu, %+.0f\n", i,
-                              small[i].model, names[m], seen.moments[m], small[i].moments[m],
-                              (double)seen.moments[m] - (double)small[i].moments[m]);
+                              setting->model, names[m], seen.moments[m], setting->moments[m],
+                              (double)seen.moments[m] - (double)setting->moments[m]);
         }
     }
     assert_int_equal(wrong, 0);

@@ -120,17 +120,39 @@ class Storages(TorchDispatchMode):
             self.within(up(WITHIN[str(function)](args), BLOCK), f"within {function}")
         return out
 
+    def moments(self):
+        """Bytes before the step, the most of its forward, what that leaves, and the most of its backward; without the libraries'
+        workspaces."""
+        live = {name: [event.live for event in self.events if event.moment == name] for name in ("setup", "forward", "backward")}
+        before = live["setup"][-1] - 2 * CUBLAS
+        return before, max(live["forward"]) - 2 * CUBLAS, live["forward"][-1] - live["setup"][-1], max(live["backward"]) - 2 * CUBLAS
+
     def peak(self):
         return max((event for event in self.events if event.moment != "setup"), key=lambda event: event.live)
 
 
+MASK_MULTIPLE = 8  # columns of a mask that the efficient kernel takes
+
+
+def kernel_mask(mask, q, k):
+    """A mask as PyTorch's dispatcher hands it to the efficient kernel: numbers in place of booleans, rows of a multiple of columns."""
+    if mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=q.dtype, device=q.device))
+    if any(stride % MASK_MULTIPLE for stride in mask.stride()[:-1]):
+        columns = mask.shape[-1]
+        mask = F.pad(mask, (0, MASK_MULTIPLE - columns % MASK_MULTIPLE))[..., :columns]
+    return mask.expand(*q.shape[:3], k.shape[2])
+
+
 def attention(kind):
-    """SDPA as CUDA dispatches it: meta tensors would take the path without a kernel."""
+    """SDPA as CUDA dispatches it: meta tensors would take the path without a kernel. Flash takes no mask and heads of 256 at most,
+    the efficient kernel no fewer keys than heads."""
     def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-        if kind == "flash":
+        if kind == "flash" and attn_mask is None and q.shape[-1] <= 256:
             return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=scale)[0]
-        if enable_gqa:
-            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        assert not enable_gqa
+        if attn_mask is not None:
+            attn_mask = kernel_mask(attn_mask, q, k)
         return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
     return sdpa
 
@@ -192,7 +214,8 @@ def build(config, setting):
     from transformers import AutoConfig, AutoModelForCausalLM
     config = AutoConfig.for_model(**config)
     config.use_cache = False
-    model = base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    model = base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16,
+                                                    attn_implementation="eager" if setting.attention == "eager" else "sdpa")
     head = base.get_output_embeddings()
     if setting.head == "f32":
         head.weight = torch.nn.Parameter(head.weight.float())
@@ -213,13 +236,13 @@ def build(config, setting):
     return model, base
 
 
-def loss_of(model, base, ids, labels, setting):
+def loss_of(model, base, ids, labels, padding, setting):
     """The loss, and what the caller keeps until backward is done."""
+    more = {} if padding is None else {"attention_mask": padding}
     if setting.loss == "whole":
-        more = {"attention_mask": torch.zeros_like(ids)} if setting.mask == "padded" else {}
         out = model(input_ids=ids, labels=labels, **more)
         return out.loss, out if setting.outputs == "kept" else None
-    hidden, labels = base.model(input_ids=ids).last_hidden_state.flatten(0, 1), labels.flatten()
+    hidden, labels = base.model(input_ids=ids, **more).last_hidden_state.flatten(0, 1), labels.flatten()
     weight = base.get_output_embeddings().weight
     if setting.loss == "chunked":
         return chunked(hidden, weight, labels, setting.loss_rows), None
@@ -246,8 +269,9 @@ def storages(config, setting):
         if setting.gradients == "fresh":
             model.zero_grad()
         ids, labels = (torch.zeros(setting.batch, setting.context, dtype=torch.int64) for _ in range(2))
+        padding = torch.zeros_like(ids) if setting.mask == "padded" else None
         seen.moment = "forward"
-        loss, kept = loss_of(model, base, ids, labels, setting)
+        loss, kept = loss_of(model, base, ids, labels, padding, setting)
         seen.moment = "backward"
         loss.backward()
         del loss, kept

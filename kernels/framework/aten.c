@@ -354,6 +354,61 @@ struct value aten_attention(struct tape *tape, struct value q, struct value k, s
     return result(out, node);
 }
 
+// ---- eager attention
+
+BACKWARD(bmm_backward)
+{
+    double flops = 2.0 * (double)count(node->inputs[0]) * (double)grad.cols;
+    for (size_t i = 2; i-- > 0;)
+        if (node_needs(node, i)) {
+            given[i] = new_gradient(tape, "bmm", node, i, grad);
+            tape->device->counters.flops += flops;
+        }
+}
+
+struct value aten_bmm(struct tape *tape, struct value a, struct value b, size_t cols)
+{
+    struct value inputs[] = {a, b};
+    struct node *node = tape_record(tape, "bmm", bmm_backward, 2, inputs);
+    if (a.node)
+        tape_save(tape, node, b);
+    if (b.node)
+        tape_save(tape, node, a);
+    struct value y = tape_new(tape, "bmm", a.rows, cols, a.dtype, CATEGORY_ACTIVATIONS);
+    if (y.storage)
+        tape->device->counters.flops += 2.0 * (double)count(a) * (double)cols;
+    return result(y, node);
+}
+
+// An operation whose gradient needs its result alone.
+static struct value by_result(struct tape *tape, const char *name, struct value x)
+{
+    struct node *node = tape_record(tape, name, activation_backward, 1, &x);
+    struct value y = activation(tape, name, x);
+    tape_save(tape, node, y);
+    return result(y, node);
+}
+
+struct value aten_softmax(struct tape *tape, struct value x)
+{
+    return by_result(tape, "softmax", x);
+}
+
+struct value aten_tanh(struct tape *tape, struct value x)
+{
+    return by_result(tape, "tanh", x);
+}
+
+struct value aten_batched(struct tape *tape, struct value x, size_t batch)
+{
+    return batch > 1 ? aten_contiguous(tape, x) : tape_share(x);
+}
+
+struct value aten_by_heads(struct tape *tape, struct value x, size_t batch)
+{
+    return batch > 1 ? aten_heads(tape, x, x.cols) : tape_share(x);
+}
+
 // ---- rows
 
 BACKWARD(split_backward)

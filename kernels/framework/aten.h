@@ -39,6 +39,14 @@ struct aten_attention {
 // Scaled dot-product attention: causal, or with a mask, which it saves. [rows, heads * head_dim].
 struct value aten_attention(struct tape *tape, struct value q, struct value k, struct value v, struct value mask,
                             struct aten_attention how);
+// Eager attention: a b^T or a b in batches, [a.rows, cols]; softmax of rows; tanh.
+struct value aten_bmm(struct tape *tape, struct value a, struct value b, size_t cols);
+struct value aten_softmax(struct tape *tape, struct value x);
+struct value aten_tanh(struct tape *tape, struct value x);
+// A view by heads, with tokens behind heads, as one batch of matrices: of more than one sequence a copy.
+struct value aten_batched(struct tape *tape, struct value x, size_t batch);
+// The view back, whose gradient is such a copy.
+struct value aten_by_heads(struct tape *tape, struct value x, size_t batch);
 
 // -log softmax(logits)[targets], in f32, mean or sum: a scalar.
 struct value aten_cross_entropy(struct tape *tape, struct value logits, struct value targets);

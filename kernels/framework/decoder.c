@@ -1,5 +1,6 @@
 #include "kernels/framework/decoder.h"
 #include "kernels/framework/aten.h"
+#include "kernels/framework/attention.h"
 #include "kernels/model/block.h"
 #include <string.h>
 
@@ -92,21 +93,6 @@ static struct value norm(struct framework_run *run, const struct parameter *gain
     return (run->model->config.unit_offset ? offset_norm : plain_norm)(run, weight_of(run, gain), x);
 }
 
-static bool before_5(const struct framework_run *run)
-{
-    return run->framework.version != TRANSFORMERS_5_24;
-}
-
-// The keys or values of all heads before 5.x, and with a mask; 4.51 also copies into the heads' order.
-static void spread(struct framework_run *run, struct value *x, size_t times, bool repeated)
-{
-    struct tape *tape = &run->tape;
-    if (repeated)
-        tape_rebind(tape, x, aten_repeat(tape, *x, times));
-    if (run->framework.version == TRANSFORMERS_4_51 && (!repeated || times == 1))
-        tape_rebind(tape, x, aten_contiguous(tape, *x));
-}
-
 static struct value by_name(struct framework_run *run, size_t l, const char *name, struct value x)
 {
     const struct layer *layer = &run->model->layers[l];
@@ -117,13 +103,14 @@ static struct value by_name(struct framework_run *run, size_t l, const char *nam
     return project(run, projection, x);
 }
 
-// A projection's output by heads, normed if the family does.
+// A projection's output by heads, normed if the family does; norm_name NULL: it does not.
 static struct value heads_of(struct framework_run *run, size_t l, const char *name, const char *norm_name,
                              struct value x)
 {
     struct tape *tape = &run->tape;
     const struct config *config = &run->model->config;
-    const struct projection *gain = named(&run->model->layers[l].mixer, &config_mixer(config, l)->kind, norm_name);
+    const struct block_kind *kind = &config_mixer(config, l)->kind;
+    const struct projection *gain = norm_name ? named(&run->model->layers[l].mixer, kind, norm_name) : NULL;
     struct value whole = by_name(run, l, name, x);
     struct value heads = aten_heads(tape, whole, config_kind(config, l)->head_dim);
     tape_drop(tape, &whole);
@@ -132,34 +119,14 @@ static struct value heads_of(struct framework_run *run, size_t l, const char *na
     return heads;
 }
 
-static struct value attend(struct framework_run *run, size_t l, struct value x)
+static struct value attend(struct framework_run *run, size_t l, struct value x, struct value *weights)
 {
     struct tape *tape = &run->tape;
-    const struct layer_kind *kind = config_kind(&run->model->config, l);
-    size_t times = kind->heads / kind->kv_heads;
-    bool repeated = before_5(run) || run->framework.mask == MASK_PADDED;
-    bool efficient = run->framework.attention == FRAMEWORK_EFFICIENT;
     struct value q = heads_of(run, l, "self_attn.q_proj", "self_attn.q_norm", x);
     struct value k = heads_of(run, l, "self_attn.k_proj", "self_attn.k_norm", x);
-    struct value v = by_name(run, l, "self_attn.v_proj", x);
-    struct value turned_q = aten_rotate(tape, q, run->cos, run->sin);
-    struct value turned_k = aten_rotate(tape, k, run->cos, run->sin);
-    tape_rebind(tape, &q, turned_q);
-    tape_rebind(tape, &k, turned_k);
-    // The caller's names keep what it passes, as long as this runs.
-    struct value query = tape_share(q), key = tape_share(k), values = tape_share(v);
-    spread(run, &key, times, repeated);
-    spread(run, &values, times, repeated);
-    spread(run, &query, times, false);
-    struct aten_attention how = {efficient ? ATEN_EFFICIENT : ATEN_FLASH, run->batch,    run->context, kind->heads,
-                                 repeated ? kind->heads : kind->kv_heads, kind->head_dim};
-    struct value out = aten_attention(tape, query, key, values, run->mask, how);
-    // With queries in the heads' order flash's output is in it, too, and o_proj takes a copy.
-    if (run->framework.version == TRANSFORMERS_4_51 && !efficient)
-        tape_rebind(tape, &out, aten_contiguous(tape, out));
-    tape_drop(tape, &query);
-    tape_drop(tape, &key);
-    tape_drop(tape, &values);
+    struct value v = attention_is_eager(run) ? heads_of(run, l, "self_attn.v_proj", NULL, x)
+                                             : by_name(run, l, "self_attn.v_proj", x);
+    struct value out = attention_forward(run, l, &q, &k, &v, weights);
     tape_rebind(tape, &out, by_name(run, l, "self_attn.o_proj", out));
     tape_drop(tape, &q);
     tape_drop(tape, &k);
@@ -187,42 +154,27 @@ static struct value layer_forward(void *context, size_t l, struct value x)
     struct tape *tape = &run->tape;
     const struct layer *layer = &run->model->layers[l];
     bool kept = run->walk == WALK_CHECKPOINT;
-    struct value hidden = norm(run, layer->mixer.norm, x);
-    tape_rebind(tape, &hidden, attend(run, l, hidden));
+    struct value hidden = norm(run, layer->mixer.norm, x), weights;
+    tape_rebind(tape, &hidden, attend(run, l, hidden, &weights));
     struct value residual = aten_add(tape, x, hidden, CATEGORY_ACTIVATIONS);
     tape_rebind(tape, &hidden, norm(run, layer->mlp.norm, residual));
     tape_rebind(tape, &hidden, feed_forward(run, l, hidden));
     struct value y = aten_add(tape, residual, hidden, kept ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS);
     tape_drop(tape, &hidden);
     tape_drop(tape, &residual);
+    tape_drop(tape, &weights);
     return y;
 }
 
 static struct value run_layer(struct framework_run *run, size_t l, struct value x)
 {
-    struct checkpoint_call call = {layer_forward, run, l, {run->cos, run->sin, run->positions, run->mask}};
+    const struct config *config = &run->model->config;
+    const struct framework_tables *tables = &run->tables[config_kind(config, l) - config->kinds];
+    struct checkpoint_call call = {layer_forward, run, l, {tables->cos, tables->sin, run->positions, tables->mask}};
     if (run->walk == WALK_FULL)
         return layer_forward(run, l, x);
     return run->framework.reentrant == REENTRANT_YES ? tape_checkpoint_reentrant(&run->tape, call, x)
                                                      : tape_checkpoint(&run->tape, call, x);
-}
-
-// cos and sin of the positions, which layers keep; the rest goes at once.
-static void make_tables(struct framework_run *run)
-{
-    struct tape *tape = &run->tape;
-    size_t tokens = run->context, width = run->model->config.kinds[0].head_dim;
-    run->positions = tape_new(tape, "arange", tokens, 1, DTYPE_I64, CATEGORY_DATA);
-    if (run->framework.mask == MASK_PADDED)
-        run->mask = tape_new(tape, "causal_mask", run->batch * tokens, tokens, DTYPE_BF16, CATEGORY_DATA);
-    struct value angles = tape_new(tape, "cat", tokens, width, DTYPE_F32, CATEGORY_ACTIVATIONS);
-    struct value wide[] = {tape_new(tape, "cos", tokens, width, DTYPE_F32, CATEGORY_ACTIVATIONS),
-                           tape_new(tape, "sin", tokens, width, DTYPE_F32, CATEGORY_ACTIVATIONS)};
-    run->cos = aten_to(tape, wide[0], DTYPE_BF16, CATEGORY_ACTIVATIONS);
-    run->sin = aten_to(tape, wide[1], DTYPE_BF16, CATEGORY_ACTIVATIONS);
-    tape_drop(tape, &angles);
-    tape_drop(tape, &wide[0]);
-    tape_drop(tape, &wide[1]);
 }
 
 struct value decoder_forward(struct framework_run *run)
@@ -241,7 +193,7 @@ struct value decoder_forward(struct framework_run *run)
     run->input.storage = NULL;
     if (!asked)
         run->input.node = NULL;
-    make_tables(run);
+    attention_make_tables(run);
     struct value hidden = tape_share(embeddings);
     for (size_t l = 0; l < run->model->config.layers; l++)
         tape_rebind(tape, &hidden, run_layer(run, l, hidden));

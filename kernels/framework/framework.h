@@ -12,7 +12,7 @@ enum framework_loss { LOSS_DEFAULT, LOSS_WHOLE, LOSS_CHUNKED, LOSS_LIGER, LOSS_T
 enum framework_outputs { OUTPUTS_DEFAULT, OUTPUTS_RELEASED, OUTPUTS_KEPT };
 enum framework_reentrant { REENTRANT_DEFAULT, REENTRANT_NO, REENTRANT_YES };
 enum framework_mask { MASK_NONE, MASK_PADDED };
-enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT };
+enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT, FRAMEWORK_EAGER };
 enum framework_gradients { GRADIENTS_FRESH, GRADIENTS_HELD };
 enum framework_adapters { ADAPTERS_F32, ADAPTERS_BF16 };
 enum framework_optimizer { OPTIMIZER_FOREACH, OPTIMIZER_FUSED };

@@ -17,10 +17,13 @@ struct framework_run {
     size_t context, batch, states;
     struct value *weights; // [model->parameter_count]; a weight that trains has a node
     struct value *state;   // FRAMEWORK_STATES for each
-    struct value ids, labels, frequencies[2], library[2];
+    struct value ids, labels, padding, frequencies[2 * CONFIG_KINDS], library[2];
     struct value embedding_scale; // a number that embeddings are multiplied by; no value: none
-    // Tables of the forward pass that runs, which its checkpoints read.
-    struct value cos, sin, positions, mask;
+    // Tables of the forward pass that runs, by kinds of layers, which its checkpoints read; no value: it has none.
+    struct framework_tables {
+        struct value cos, sin, mask;
+    } tables[CONFIG_KINDS];
+    struct value positions;
     struct value input; // a leaf without a storage, if checkpoints ask for a frozen embedding's gradient
 };
 

@@ -1,4 +1,5 @@
 #include "kernels/device/device.h"
+#include "kernels/framework/attention.h"
 #include "kernels/framework/decoder.h"
 #include "kernels/framework/framework_run.h"
 #include <stdlib.h>
@@ -63,35 +64,23 @@ void framework_run_open(struct framework_run *run, const struct model *model,
     CHECK(run->weights && run->state);
     for (size_t i = 0; i < model->parameter_count; i++)
         open_parameter(run, i);
-    size_t half = config_kind(&model->config, 0)->head_dim / 2;
-    for (size_t i = 0; i < 2; i++) {
-        run->frequencies[i] = tape_new(tape, "inv_freq", half, 1, DTYPE_F32, CATEGORY_WEIGHTS);
+    for (size_t kind = 0; kind < CONFIG_KINDS; kind++)
+        for (size_t i = 2 * kind; attention_has_table(run, kind) && i < 2 * kind + 2; i++)
+            run->frequencies[i] = tape_new(tape, "inv_freq", rope_rotary(&model->config.kinds[kind]) / 2, 1,
+                                           DTYPE_F32, CATEGORY_WEIGHTS);
+    for (size_t i = 0; i < 2; i++)
         run->library[i] = tape_new(tape, "cublas", library_bytes / sizeof(float), 1, DTYPE_F32, CATEGORY_WORKSPACE);
-    }
     if (model->config.embedding_scale > 0)
         run->embedding_scale = tape_new(tape, "embed_scale", 1, 1, DTYPE_BF16, CATEGORY_WEIGHTS);
     run->ids = tape_new(tape, "input_ids", tokens, 1, DTYPE_I64, CATEGORY_DATA);
     run->labels = tape_new(tape, "labels", tokens, 1, DTYPE_I64, CATEGORY_DATA);
+    if (run->framework.mask == MASK_PADDED)
+        run->padding = tape_new(tape, "attention_mask", tokens, 1, DTYPE_I64, CATEGORY_DATA);
 }
 
-static void end_tables(struct framework_run *run)
+static bool is_reentrant(const struct framework_run *run)
 {
-    struct value *tables[] = {&run->cos, &run->sin, &run->positions, &run->mask};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        tape_drop(&run->tape, tables[i]);
-}
-
-// Checkpoints without reentrance keep the tables that they read, until the lowest layer's is done; those with
-// reentrance are functions that end with the graph.
-static void forward_ends(struct framework_run *run)
-{
-    struct value *tables[] = {&run->cos, &run->sin, &run->positions, &run->mask};
-    if (run->walk == WALK_CHECKPOINT && run->framework.reentrant == REENTRANT_YES)
-        return;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        struct value name = *tables[i];
-        tape_drop(&run->tape, &name);
-    }
+    return run->walk == WALK_CHECKPOINT && run->framework.reentrant == REENTRANT_YES;
 }
 
 // A list of temporaries of the foreach form's, of the size of all that trains.
@@ -111,7 +100,10 @@ void framework_run_step(struct framework_run *run)
     struct value outputs = {0};
     tape->moment = "forward";
     struct value hidden = decoder_forward(run);
-    forward_ends(run);
+    // Checkpoints without reentrance keep the tables that they read, until the lowest layer's is done; those with
+    // reentrance are functions that end with the graph.
+    if (!is_reentrant(run))
+        attention_end_tables(run);
     struct value loss = decoder_loss(run, &hidden, &outputs);
     tape->moment = "backward";
     struct value grad = tape_new(tape, "ones_like", 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS), root = tape_share(grad);
@@ -120,8 +112,8 @@ void framework_run_step(struct framework_run *run)
     tape_drop(tape, &loss);
     tape_drop(tape, &outputs);
     tape_leaf_close(tape, &run->input);
-    if (run->walk == WALK_CHECKPOINT && run->framework.reentrant == REENTRANT_YES)
-        end_tables(run);
+    if (is_reentrant(run))
+        attention_end_tables(run);
     tape->moment = "optimizer";
     if (run->states)
         update(run);
@@ -166,10 +158,12 @@ void framework_run_close(struct framework_run *run)
         for (size_t s = 0; s < FRAMEWORK_STATES; s++)
             tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
     }
-    struct value *rest[] = {&run->embedding_scale, &run->ids,        &run->labels,    &run->frequencies[0],
-                            &run->frequencies[1],  &run->library[0], &run->library[1]};
+    struct value *rest[] = {&run->embedding_scale, &run->ids,        &run->labels,
+                            &run->padding,         &run->library[0], &run->library[1]};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         tape_drop(tape, rest[i]);
+    for (size_t i = 0; i < sizeof run->frequencies / sizeof *run->frequencies; i++)
+        tape_drop(tape, &run->frequencies[i]);
     free(run->weights);
     free(run->state);
     tape_close(tape);
