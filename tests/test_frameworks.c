@@ -296,7 +296,7 @@ static struct config small_config(const char *name)
     bool gemma = strcmp(name, "gemma") == 0;
     config.layers = 3;
     config.width = 64;
-    config.ffn = 176;
+    config.ffn = strcmp(name, "wide") == 0 ? 4096 : 176;
     config.vocab = 1000;
     config.kinds[0].heads = 4;
     config.kinds[0].kv_heads = strcmp(name, "heads") == 0 ? 4 : 2;
@@ -1006,6 +1006,45 @@ static const struct setting ways[] = {
      .reentrant = REENTRANT_YES,
      .checkpoint = true,
      .moments = {594432, 1819648, 423424, 2823168}},
+    {.model = "wide",
+     .context = 99,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {5054976, 17010688, 11361280, 18254848}},
+    {.model = "wide",
+     .context = 99,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .moments = {5076480, 14394880, 8461824, 15945728}},
+    {.model = "wide",
+     .context = 99,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {5054976, 7659008, 516608, 14216192}},
+    {.model = "wide",
+     .context = 99,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .checkpoint = true,
+     .moments = {5076480, 7680512, 105984, 10407936}},
+    {.model = "wide",
+     .context = 99,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {5054976, 7659008, 516608, 14228992}},
+    {.model = "wide",
+     .context = 99,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .attention = FRAMEWORK_EAGER,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {5076480, 7680512, 105984, 10420736}},
 };
 
 static void moments_are_transformers(void **state)

@@ -57,14 +57,15 @@ class Setting:
         return " ".join([self.model, str(self.context), *changed])
 
 
-def flash_backward(q, k):
+def attention_backward(q, k):
     """dq in f32 and softmax's sums; with fewer key heads also dk and dv of all heads."""
     batch, heads, tokens, dim = q.shape
     sums = batch * heads * up(tokens, 128) * (up(dim, 32 if dim <= 128 else 64) + 1) * 4
     return sums + (2 * batch * tokens * heads * up(dim, 8) * q.element_size() if heads != k.shape[1] else 0)
 
 
-WITHIN = {"aten._scaled_dot_product_flash_attention_backward.default": lambda args: flash_backward(args[1], args[2])}
+WITHIN = {f"aten._scaled_dot_product_{kernel}_attention_backward.default": lambda args: attention_backward(args[1], args[2])
+          for kernel in ("flash", "efficient")}
 
 
 @dataclasses.dataclass

@@ -259,14 +259,15 @@ static bool check_text(const struct reading *reading, const char *what, const ch
 static bool check_texts(const struct reading *reading)
 {
     static const char *const dtypes[] = {"bfloat16", "bf16", "auto", "torch.bfloat16", NULL},
-                             *const attentions[] = {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2",
-                                                    NULL},
+                             *const attentions[] =
+                                 {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2", "eager", NULL},
                              *const optimizers[] = {"adamw_torch", "adamw_torch_fused", "none", NULL},
                              *const losses[] = {"nll", NULL}, *const stages[] = {"sft", "pt", NULL},
                              *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", NULL};
     const struct run_facts *facts = &reading->facts;
     return check_text(reading, "dtype", facts->dtype, dtypes, "a step is planned with weights in bfloat16 alone") &&
-           check_text(reading, "attention", facts->attention, attentions, "give sdpa or flash_attention_2") &&
+           check_text(reading, "attention", facts->attention, attentions,
+                      "give sdpa, flash_attention_2 or eager") &&
            check_text(reading, "optimizer", facts->optimizer, optimizers,
                       "the states of adamw_torch and adamw_torch_fused are") &&
            check_text(reading, "loss_type", facts->loss, losses, "give nll") &&
@@ -317,6 +318,8 @@ static json_t *framework_of(const struct reading *reading)
         json_object_set_new(framework, "loss", json_string("liger"));
     if (facts->accumulate > 1)
         json_object_set_new(framework, "gradients", json_string("held"));
+    if (facts->attention && strcmp(facts->attention, "eager") == 0)
+        json_object_set_new(framework, "attention", json_string("eager"));
     if (strcmp(optimizer, "adamw_torch_fused") == 0)
         json_object_set_new(framework, "optimizer_form", json_string("fused"));
     return framework;

@@ -133,7 +133,7 @@ static const struct run_key keys[] = {
     REFUSED("loraplus_lr_ratio", "LoRA+ was not checked"),
     REFUSED("pissa_init", "PiSSA was not checked"),
     REFUSED("relora", "ReLoRA is not known"),
-    REFUSED("eager_attention", "eager attention is not known"),
+    REFUSED("eager_attention", "give attn_implementation: eager"),
     REFUSED("xformers_attention", "xformers' attention is not known"),
     REFUSED("flex_attention", "flex attention is not known"),
     REFUSED("s2_attention", "shifted sparse attention is not known"),

@@ -291,14 +291,12 @@ static size_t up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-// Bytes that the kernels ask for besides their results: flash's dq in f32 and softmax's sums, and with fewer key
+// Bytes that the kernels ask for besides their results: dq in f32 and softmax's sums, and flash's with fewer key
 // heads dk and dv of all heads.
 static size_t attention_workspace(const struct aten_attention *how, struct value k)
 {
     size_t dim = up(how->head_dim, how->head_dim <= 128 ? 32 : 64);
     size_t bytes = how->batch * how->heads * up(how->tokens, 128) * (dim + 1) * sizeof(float);
-    if (how->kind != ATEN_FLASH)
-        return 0;
     if (how->heads != how->kv_heads)
         bytes += 2 * how->batch * how->tokens * how->heads * up(how->head_dim, 8) * dtype_bytes(k.dtype);
     return bytes;

@@ -97,6 +97,16 @@ static const char *config_beyond(const struct config *config)
                                                                                  : NULL;
 }
 
+// transformers 5 passes fewer key heads without a mask, which CUDA's efficient kernel does not take.
+static bool has_no_kernel(const struct framework *framework, const struct config *config)
+{
+    bool grouped = false;
+    for (size_t kind = 0; kind < CONFIG_KINDS; kind++)
+        grouped |= config_has_kind(config, kind) && config->kinds[kind].heads != config->kinds[kind].kv_heads;
+    return grouped && framework->version == TRANSFORMERS_5_24 && framework->mask == MASK_NONE &&
+           framework->attention == FRAMEWORK_EFFICIENT;
+}
+
 static const char *lora_beyond(const struct lora *lora)
 {
     return !lora->rank                         ? NULL
@@ -123,6 +133,11 @@ bool framework_check(const struct framework *framework, const struct config *con
             status, STATUS_BAD_INPUT,
             "\"outputs\" kept are logits, which a loss \"%s\" never has whole; leave one of the two out",
             losses[framework->loss]);
+    if (has_no_kernel(framework, config))
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "the efficient kernel takes as many heads of keys as of queries, and version 5.24 repeats "
+            "them with a mask alone; give \"attention\" flash or eager, or \"mask\" padded");
     if (framework->mask == MASK_PADDED && framework->attention == FRAMEWORK_FLASH)
         return status_set(status, STATUS_BAD_INPUT,
                           "flash attention takes no mask; give \"attention\" efficient with \"mask\" padded");
@@ -146,13 +161,15 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
                                                bool optimizer)
 {
     struct framework_unchecked unchecked = {0};
-    bool efficient = framework->attention == FRAMEWORK_EFFICIENT, masked = framework->mask == MASK_PADDED,
-         older = framework->version == TRANSFORMERS_4_46;
+    bool masked = framework->mask == MASK_PADDED, older = framework->version == TRANSFORMERS_4_46,
+         old = framework->version != TRANSFORMERS_5_24;
     add_part(&unchecked, framework->version == TRANSFORMERS_4_56, "version 4.56");
     add_part(&unchecked, older && (framework->loss != LOSS_WHOLE || lora->rank),
              "version 4.46 with anything but whole logits and all weights");
-    add_part(&unchecked, masked && framework->version != TRANSFORMERS_4_51, "a padded mask but with version 4.51");
-    add_part(&unchecked, efficient && !masked, "efficient attention without a mask");
+    add_part(&unchecked, older && masked, "a padded mask with version 4.46");
+    add_part(&unchecked, old && framework->attention == FRAMEWORK_EAGER, "eager attention but with version 5.24");
+    add_part(&unchecked, old && framework->attention == FRAMEWORK_EFFICIENT && !masked,
+             "efficient attention without a mask but with version 5.24");
     add_part(&unchecked, framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL,
              "a fused head, which is modelled after its source");
     add_part(&unchecked, optimizer && (!lora->rank || framework->optimizer_form == OPTIMIZER_FUSED),
