@@ -1114,20 +1114,6 @@ static void older_versions_are_transformers(void **state)
 
 // ---- StreamBP, arXiv 2506.03077, Figure 3: its script with transformers 4.51, on an A800
 
-// The last points without checkpoints, whose contexts are read from the figure to some 12 tokens.
-static const struct setting misread[] = {{.model = "qwen3-8b", .context = 4700},
-                                         {.model = "qwen3-14b", .context = 1500},
-                                         {.model = "qwen3-14b", .context = 1700}};
-
-static bool is_misread(const struct published_point *point)
-{
-    bool found = false;
-    for (size_t i = 0; i < COUNT(misread); i++)
-        found |= strcmp(point->model, misread[i].model) == 0 && point->context == misread[i].context &&
-                 strcmp(point->method, "full") == 0;
-    return found;
-}
-
 static void peaks_are_those_of_figure_3(void **state)
 {
     (void)state;
@@ -1146,17 +1132,17 @@ static void peaks_are_those_of_figure_3(void **state)
                                   .outputs = OUTPUTS_KEPT,
                                   .mask = MASK_PADDED,
                                   .attention = FRAMEWORK_EFFICIENT};
-        if (strncmp(point->series, "Base", 4) != 0 || is_misread(point))
+        if (strncmp(point->series, "Base", 4) != 0)
             continue;
         setting.rank = strcmp(point->model, "qwen3-32b") == 0 ? 32 : 0; // "LoRA grad."
         setting.targets = LORA_ALL;
         double peak = (double)planned_peak(&setting), error = peak / point->value - 1;
-        if (fabs(error) > 1e-3)
+        if (fabs(error) > 5e-4)
             fail_msg("%s, %s at %zu: planned %.0f bytes, published %.0f", point->series, point->model,
                      point->context, peak, point->value);
         compared++;
     }
-    assert_int_equal(compared, 47);
+    assert_int_equal(compared, 50);
     published_free(&published);
 }
 
