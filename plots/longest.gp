@@ -37,7 +37,8 @@ array group_words[groups]
 do for [g=1:groups] { group_words[g] = wrapped(group_name[g], int((width - 40) / 6.1)) }
 height = bottom + (beside ? 120 : 95)
 load scripts.'/page.gp'
-tint(i) = method[i] eq 'auto' ? toned('#A9D4EF') : colour(method[i])
+# Another framework's is grey.
+tint(i) = method[i] eq 'auto' ? toned('#A9D4EF') : strstrt(label[i], ', transformers ') > 0 ? toned('#888888') : colour(method[i])
 set tmargin at screen down(80)
 set lmargin at screen across(left)
 set rmargin at screen across(right)

@@ -210,6 +210,61 @@ static void batches_are_tables_too(void **state)
     }
 }
 
+// Another framework's steps come first among the methods of their setting, wherever their records are, whatever
+// dtype gradients have there; the paper's baseline is beside the one with whole logits. Of another setting they
+// stand alone.
+static void frameworks_come_first(void **state)
+{
+    struct scratch *scratch = *state;
+#define OF_CARD(card)                                                                                              \
+    "'model': 'small', 'batch': 1, 'lora': null, 'profile': '" card "', 'limits': {'memory': 1073741824}, "
+#define THEIRS(digit, card, context, keys)                                                                         \
+    BEGIN(digit, "context")                                                                                        \
+    OF_CARD(card)                                                                                                  \
+    "'context': " context ", 'framework': {'version': '5.24', " keys                                               \
+    "}, 'method': {'name': 'checkpoint'}}, 'framework': {'name': 'transformers', 'version': "                      \
+    "'5.24.0'}, " FOUND
+    struct results results;
+    open_records(
+        scratch,
+        THEIRS("1", "card", "100", "'loss': 'whole', 'outputs': 'kept'") BEGIN("2", "context")
+            OF_CARD("card") "'gradient_dtype': 'bf16', 'context': 300, 'method': {'name': 'checkpoint'}}, " FOUND
+                BEGIN("3", "context") OF_CARD(
+                    "card") "'gradient_dtype': 'f32', 'context': 290, 'method': {'name': 'checkpoint'}}, " FOUND
+                    THEIRS("4", "card", "200", "'loss': 'chunked', 'inferred': ['head']")
+                        THEIRS("5", "other", "50", "'loss': 'whole'"),
+        &results);
+    scratch_text(scratch, "e-max-context.csv",
+                 "# P6\nseries,method,model,training,profile,kilotokens\none,checkpoint,small,full,card,0.09\n");
+    struct published published;
+    struct longest_contexts contexts;
+    struct status status = {0};
+    assert_true(published_load(&published, scratch->folder, &status));
+    longest_contexts_open(&contexts, &results, &published);
+    static const struct {
+        const char *label, *chosen;
+        size_t group;
+        double extent, published; // 0: none
+    } rows[] = {{"checkpoint, transformers 5.24.0", "outputs kept", 1, 100, 90},
+                {"checkpoint, transformers 5.24.0, loss chunked, head inferred", "", 1, 200, 0},
+                {"checkpoint", "", 1, 300, 90},
+                {"checkpoint", "", 2, 290, 90},
+                {"checkpoint, transformers 5.24.0", "", 3, 50, 0}};
+    assert_int_equal(contexts.row_count, sizeof rows / sizeof *rows);
+    assert_int_equal(contexts.group_count, 3);
+    for (size_t i = 0; i < contexts.row_count; i++) {
+        const struct longest_row *row = &contexts.rows[i];
+        assert_string_equal(row->label, rows[i].label);
+        assert_string_equal(row->chosen, rows[i].chosen);
+        assert_int_equal(row->group, rows[i].group);
+        assert_true(row->extent == rows[i].extent);
+        assert_true(rows[i].published > 0 ? row->published == rows[i].published : isnan(row->published));
+    }
+    longest_contexts_close(&contexts);
+    results_close(&results);
+    published_free(&published);
+}
+
 // More cards than can be counted are not none.
 static void cards_beyond_counting_are_no_crash(void **state)
 {
@@ -236,6 +291,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(longest_contexts_are_tables, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_model_of_ones_own_stands_alone, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(batches_are_tables_too, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(frameworks_come_first, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_are_as_many, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_beyond_counting_are_no_crash, scratch_setup, scratch_teardown),
     };

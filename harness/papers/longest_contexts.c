@@ -1,4 +1,5 @@
 #include "harness/papers/longest_contexts.h"
+#include "harness/papers/framework_label.h"
 #include "harness/record/record_json.h"
 #include "harness/record/recorded_method.h"
 #include "harness/spec/method_decode.h"
@@ -35,6 +36,11 @@ static bool is_batch(const struct record *record)
 static bool is_extent(const struct record *record)
 {
     return is_batch(record) || strcmp(text_or(record->search->sought, ""), "context") == 0;
+}
+
+static bool is_framework(const struct record *record)
+{
+    return record->framework->given;
 }
 
 static bool is_auto(const struct record *record)
@@ -133,7 +139,9 @@ static double reported(struct longest_contexts *contexts, const struct published
                        const struct planned *planned)
 {
     double longest = NAN;
-    if (is_auto(planned->record))
+    // Papers' baselines have a loss of whole logits.
+    const json_t *loss = json_object_get(json_object_get(planned->setting, "framework"), "loss");
+    if (is_auto(planned->record) || (loss && strcmp(json_string_value(loss), "whole") != 0))
         return NAN;
     for (size_t f = 0; f < published->count; f++) {
         const struct published_file *file = &published->files[f];
@@ -172,10 +180,11 @@ static void describe(const struct planned *planned, const json_t *setting, char 
     const char *profile = text(setting, "profile"), *gradients = text(setting, "gradient_dtype");
     bool lora = json_is_object(json_object_get(setting, "lora")),
          told = strcmp(gradients, "bf16") == 0; // not the default
+    const char *kv_gradients = text(setting, "kv_gradient_dtype");
     size_text(limit_of(limits->memory), size, sizeof size);
-    text_append(words, bytes, "%s, dKV %s%s%s%.60s: %s usable", lora ? "" : ", all weights trained",
-                text(setting, "kv_gradient_dtype"), told ? ", gradients bf16" : "", *profile ? ", on " : "",
-                profile, size);
+    text_append(words, bytes, "%s%s%s%s%s%.60s: %s usable", lora ? "" : ", all weights trained",
+                *kv_gradients ? ", dKV " : "", kv_gradients, told ? ", gradients bf16" : "",
+                *profile ? ", on " : "", profile, size);
     size_text(limit_of(limits->host_memory), size, sizeof size);
     if (limits->host_memory > 0)
         text_append(words, bytes, ", and %s of the host", size);
@@ -197,12 +206,18 @@ static void list_options(const json_t *method, char *list, size_t bytes)
     json_decref(defaults);
 }
 
-// A chosen method's options go into `chosen`, with dKV if it is not as requested.
-static void label_row(struct longest_row *row, const struct record *record)
+// keys: of the framework. A chosen method's options go into `chosen`, with dKV if it is not as requested.
+static void label_row(struct longest_row *row, const struct record *record, const json_t *keys)
 {
     const json_t *method = record->trial.method;
     char options[sizeof row->chosen] = "";
     list_options(method, options, sizeof options);
+    if (is_framework(record)) {
+        text_append(row->label, sizeof row->label, "%s", row->method);
+        framework_label(record->framework, keys, row->label, sizeof row->label);
+        framework_details(keys, row->chosen, sizeof row->chosen);
+        return;
+    }
     if (!is_auto(record)) {
         text_append(row->label, sizeof row->label, "%s%s%s", row->method, *options ? ", " : "", options);
         return;
@@ -239,7 +254,7 @@ static void add_ours(struct longest_contexts *contexts, const struct planned *pl
     double value = reported(contexts, published, planned), forward = record->search->forward_flops;
     struct longest_row *row = add_row(contexts);
     text_append(row->method, sizeof row->method, "%s", is_auto(record) ? method_auto.name : record_method(record));
-    label_row(row, record);
+    label_row(row, record, json_object_get(planned->setting, "framework"));
     row->origin = origin;
     row->extent = record->status != RECORD_OK ? 0 : is_batch(record) ? trial->batch : trial->context;
     row->published = value;
@@ -312,6 +327,10 @@ static struct longest_group group_of(const struct planned *planned)
     json_object_del(json_object_get(alike, "parallel"), "data");
     describe(planned, planned->setting, group.words, sizeof group.words);
     describe(planned, alike, group.alike, sizeof group.alike);
+    static const char *const own[] = {"framework", "gradient_dtype", "kv_gradient_dtype", "attention_queries"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        json_object_del(alike, own[i]);
+    describe(planned, alike, group.step, sizeof group.step);
     json_decref(alike);
     return group;
 }
@@ -324,36 +343,89 @@ static size_t points_of(const struct published *published)
     return count;
 }
 
+// State while records become rows.
+struct sorting {
+    struct longest_contexts *contexts;
+    const struct results *results;
+    const struct published *published;
+    bool *taken;          // [results->count], records; and
+    bool *shown;          // published points
+    struct planned first; // of the group
+};
+
+static void take(struct sorting *sorting, size_t i, const struct planned *planned)
+{
+    struct longest_contexts *contexts = sorting->contexts;
+    sorting->taken[i] = true;
+    note_revision(contexts, &planned->record->provenance);
+    contexts->batches_reported |= batch_sequence(planned) && is_reported_of(planned, sorting->published);
+    add_ours(contexts, planned, sorting->results->origins[i], sorting->published);
+}
+
+// Rows of another framework's steps, whose group is that of their setting.
+static void take_frameworks(struct sorting *sorting, const struct longest_group *group)
+{
+    for (size_t i = 0; i < sorting->results->count; i++) {
+        const struct record *record = sorting->results->records[i];
+        if (!is_extent(record) || !is_framework(record) || sorting->taken[i])
+            continue;
+        struct planned planned = planned_of(record);
+        struct longest_group own = group_of(&planned);
+        if (own.cards == group->cards && strcmp(own.step, group->step) == 0)
+            take(sorting, i, &planned);
+        json_decref(planned.setting);
+    }
+}
+
+static void begin_group(struct sorting *sorting, const struct planned *planned, const struct longest_group *group)
+{
+    struct longest_contexts *contexts = sorting->contexts;
+    if (sorting->first.record)
+        add_others(contexts, &sorting->first, sorting->published, sorting->shown);
+    json_decref(sorting->first.setting);
+    sorting->first = (struct planned){planned->record, json_incref(planned->setting)};
+    contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof *group);
+    contexts->groups[contexts->group_count++] = *group;
+    take_frameworks(sorting, group);
+}
+
+static void sort_records(struct sorting *sorting, bool frameworks)
+{
+    struct longest_contexts *contexts = sorting->contexts;
+    for (size_t i = 0; i < sorting->results->count; i++) {
+        const struct record *record = sorting->results->records[i];
+        if (!is_extent(record) || is_framework(record) != frameworks || sorting->taken[i])
+            continue;
+        struct planned planned = planned_of(record);
+        struct longest_group group = group_of(&planned);
+        if (frameworks || !contexts->group_count ||
+            strcmp(contexts->groups[contexts->group_count - 1].words, group.words) != 0)
+            begin_group(sorting, &planned, &group);
+        if (!frameworks)
+            take(sorting, i, &planned);
+        json_decref(planned.setting);
+    }
+}
+
 void longest_contexts_open(struct longest_contexts *contexts, const struct results *results,
                            const struct published *published)
 {
     *contexts = (struct longest_contexts){0};
-    bool *taken = calloc(points_of(published) + 1, sizeof *taken);
-    struct planned first = {0}; // of the group
-    for (size_t i = 0; i < results->count; i++) {
-        if (!is_extent(results->records[i]))
-            continue;
-        struct planned planned = planned_of(results->records[i]);
-        struct longest_group group = group_of(&planned);
-        if (!first.record || strcmp(contexts->groups[contexts->group_count - 1].words, group.words) != 0) {
-            if (first.record)
-                add_others(contexts, &first, published, taken);
-            json_decref(first.setting);
-            first = (struct planned){planned.record, json_incref(planned.setting)};
-            contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof group);
-            contexts->groups[contexts->group_count++] = group;
-        }
-        note_revision(contexts, &planned.record->provenance);
-        contexts->batches_reported |= batch_sequence(&planned) && is_reported_of(&planned, published);
-        add_ours(contexts, &planned, results->origins[i], published);
-        json_decref(planned.setting);
-    }
-    if (first.record)
-        add_others(contexts, &first, published, taken);
+    struct sorting sorting = {.contexts = contexts,
+                              .results = results,
+                              .published = published,
+                              .taken = calloc(results->count + 1, sizeof *sorting.taken),
+                              .shown = calloc(points_of(published) + 1, sizeof *sorting.shown)};
+    CHECK(sorting.taken && sorting.shown);
+    sort_records(&sorting, false);
+    sort_records(&sorting, true); // without a plan of ours
+    if (sorting.first.record)
+        add_others(contexts, &sorting.first, published, sorting.shown);
     if (some_published(contexts))
-        add_others(contexts, NULL, published, taken);
-    json_decref(first.setting);
-    free(taken);
+        add_others(contexts, NULL, published, sorting.shown);
+    json_decref(sorting.first.setting);
+    free(sorting.taken);
+    free(sorting.shown);
 }
 
 void longest_contexts_close(struct longest_contexts *contexts)

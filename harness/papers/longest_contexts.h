@@ -5,9 +5,10 @@
 #include "harness/record/results.h"
 
 struct longest_row {
-    char method[32];            // ours; empty: another method
-    char label[160];            // "streambp, chunk 256, segments 6"; "auto: streambp"; or the reported name
-    char chosen[160];           // for auto, the other options: "chunk 512, segments 6, dKV bf16"
+    char method[32]; // ours; empty: another method
+    // "streambp, chunk 256, segments 6"; "auto: streambp"; "checkpoint, transformers 5.24.0"; or the reported name.
+    char label[160];
+    char chosen[160];           // for auto and another framework, the other options: "chunk 512, dKV bf16"
     size_t group;               // from 1
     double extent;              // tokens, or sequences of the batch; NaN: another method; 0: nothing fits
     double forwards;            // FLOPs of the step at that extent, in units of a forward pass; NaN: unknown
@@ -24,6 +25,7 @@ struct longest_group {
     char card[64];         // "rtx-3090", the profile; empty: none
     size_t cards;          // that have some of the sequences each
     char alike[320];       // the words, but for how many
+    char step[320];        // the words without keys that another framework's step has not
     size_t batch_sequence; // of max-batch: tokens of each of the sequences that are counted; 0: of max-context
 };
 
@@ -37,7 +39,8 @@ struct longest_contexts {
     bool batches_reported;                 // longest contexts are reported for a batch's model, training and card
 };
 
-// Takes the records of such searches. Consecutive records with the same setting and limits form one group. A point
+// Takes the records of such searches. Consecutive records with the same setting and limits form one group, which
+// begins with all records of another framework's steps of the same setting, but for dtypes of gradients. A point
 // without a method of ours is a row of the first group with its model, training, cards, quantisation, optimizer and
 // use of the host; other points are in the rows of their method and options without segments, not in those of auto.
 // Records and points are borrowed. Release with longest_contexts_close.

@@ -1,4 +1,5 @@
 #include "harness/papers/pairing.h"
+#include "harness/papers/framework_label.h"
 #include "harness/record/record_json.h"
 #include "harness/record/recorded_key.h"
 #include "harness/record/recorded_method.h"
@@ -283,19 +284,6 @@ static void append_options(const struct pairing *pairing, struct curve *curve)
     json_decref(defaults);
 }
 
-// ", head, adapters inferred": keys of the framework that no source states.
-static void append_inferred(struct curve *curve)
-{
-    const json_t *keys = json_object_get(json_object_get(curve->setting, "framework"), "inferred"), *key;
-    size_t i;
-    json_array_foreach((json_t *)keys, i, key)
-    {
-        text_append(curve->label, sizeof curve->label, ", %s", json_string_value(key));
-    }
-    if (json_array_size(keys))
-        text_append(curve->label, sizeof curve->label, " inferred");
-}
-
 // Labels a curve by method and chunk, and by whatever distinguishes it from similar ones.
 static void label_curve(const struct pairing *pairing, struct curve *curve)
 {
@@ -305,9 +293,8 @@ static void label_curve(const struct pairing *pairing, struct curve *curve)
     if (curve->chunk)
         text_append(curve->label, sizeof curve->label, ", chunk %zu", curve->chunk);
     if (curve->framework->given)
-        text_append(curve->label, sizeof curve->label, ", %s %s", curve->framework->name,
-                    curve->framework->version);
-    append_inferred(curve);
+        framework_label(curve->framework, json_object_get(curve->setting, "framework"), curve->label,
+                        sizeof curve->label);
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         const json_t *value = json_object_get(curve->setting, key->name);
         char words[100];
