@@ -543,7 +543,6 @@ static void what_cannot_be_is_said(void **state)
          "checkpoint",
          "the host's memory", 1},
         {"--model tiny --context 512 --device-memory 40", "a size with its unit", 2},
-        {"--model tiny --context 512 --device-memory 1GiB --against transformers --json", "leave --json out", 2},
         {"--model tiny --context 512 --device-memory 1GiB --against transformers",
          "their run is not planned: command line: key \"dtype\"", 0},
         {"--model tiny --context 512", "--memory-limit or --profile", 2},
@@ -633,6 +632,49 @@ static void anothers_step_is_planned_beside_it(void **state)
     free(out);
 }
 
+// As records they are those of plan, behind the advice, each with what a run's own file has that no plan does.
+static void anothers_step_is_recorded_beside_it(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char file[] =
+        "base_model: llama-3-8b\nmicro_batch_size: 1\nsequence_len: 2048\nsample_packing: true\n"
+        "adapter: lora\noptimizer: adamw_torch\ngradient_checkpointing: true\nan_unknown_key: 3\n";
+    static const char *const losses[] = {"whole", "chunked", "trl", "liger"};
+    scratch_text(scratch, "run.yaml", file);
+    struct scratch_path path = scratch_path(scratch, "run.yaml");
+    json_t *rows = longbp_records(0, "advise --from %s --profile rtx-3090 --methods checkpoint --json", path.text);
+    size_t count = json_array_size(rows), ours = count - COUNT(losses);
+    assert_true(count > COUNT(losses));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *row = json_array_get(rows, i), *framework = json_object_get(row, "framework");
+        if (i < ours) {
+            assert_true(json_is_null(framework));
+            continue;
+        }
+        json_t *plan = longbp_json("plan --from %s --profile rtx-3090 --framework loss=%s --json", path.text,
+                                   losses[i - ours]);
+        static const char *const same[] = {"id", "peak_bytes", "framework"};
+        for (size_t k = 0; k < COUNT(same); k++)
+            if (!json_equal(json_object_get(row, same[k]), json_object_get(plan, same[k])))
+                fail_msg("record %zu: another \"%s\" than that of plan", i, same[k]);
+        const json_t *unchecked = json_object_get(framework, "unchecked");
+        bool named = false;
+        for (size_t k = 0; k < json_array_size(unchecked); k++)
+            named |= strcmp(json_string_value(json_array_get(unchecked, k)),
+                            "key \"an_unknown_key\": is not known, and was not read") == 0;
+        assert_true(named);
+        json_decref(plan);
+    }
+    json_decref(rows);
+    // In words, too.
+    char *out, *arguments;
+    assert_true(asprintf(&arguments, "advise --from %s --profile rtx-3090 --methods checkpoint", path.text) > 0);
+    assert_int_equal(longbp(&out, arguments), 0);
+    assert_non_null(strstr(out, "unchecked key \"an_unknown_key\": is not known, and was not read\n"));
+    free(arguments);
+    free(out);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -641,6 +683,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(all_may_stand_in_a_list),
         cmocka_unit_test(anothers_step_is_planned_beside_it),
+        cmocka_unit_test_setup_teardown(anothers_step_is_recorded_beside_it, scratch_setup, scratch_teardown),
         cmocka_unit_test(the_command_runs),
         cmocka_unit_test_setup_teardown(the_training_run_runs, scratch_setup, scratch_teardown),
         cmocka_unit_test(remedies_are_planned),

@@ -520,7 +520,8 @@ int command_advise(int argc, char **argv)
         print_table(&flags, &found);
     else if (done)
         method_trials_print_left_out(&advice->asked, 0, stderr);
-    done = done && record_all(&records, &found, &status);
+    done = done && record_all(&records, &found, &status) &&
+           (!flags.theirs || against_record(&flags, &records, &status));
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     search_records_close(&records);

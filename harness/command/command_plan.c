@@ -136,6 +136,7 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
     tell_long(&plan->trial);
     plan->trial.experiment = "plan";
     plan->trial.command = command;
+    plan->trial.unchecked = arguments->flags.unchecked;
     plan->line = trial_run(&plan->trial, -1);
     if (!record_read(&plan->record, plan->line, strlen(plan->line), &plan->interned, "plan", status))
         return false;

@@ -17,6 +17,7 @@ void plan_flags_open(struct plan_flags *flags, int needs, const char *const *wit
 void plan_flags_close(struct plan_flags *flags)
 {
     json_decref(flags->theirs);
+    json_decref(flags->unchecked);
     trial_flags_close(&flags->trial);
 }
 
@@ -65,17 +66,17 @@ static void take_run(struct plan_flags *flags, struct argp_state *state)
 {
     struct run_file run;
     struct status status = {0};
-    json_t *unchecked, *trial = flags->trial.trial;
-    size_t i;
+    json_t *trial = flags->trial.trial;
     if (!flags->compares && flags->like && strcmp(flags->like, FRAMEWORK_NAME) != 0)
         argp_error(state, "--from plans a run of " FRAMEWORK_NAME ": leave --like %s out", flags->like);
     *(flags->compares ? &flags->against : &flags->like) = FRAMEWORK_NAME;
     if (!run_file_read(&run, flags->from, &status))
         argp_failure(state, EXIT_BAD_INPUT, 0, "%s", status.message);
-    json_array_foreach(run.unchecked, i, unchecked)
-    {
-        fprintf(stderr, "longbp: %s: %s\n", flags->from, json_string_value(unchecked));
-    }
+    flags->unchecked = json_incref(run.unchecked);
+    // Other commands show it with the step.
+    bool searches = (flags->needs & NEEDS_MEMORY) && !flags->compares && !flags->json;
+    for (size_t i = 0; searches && i < json_array_size(flags->unchecked); i++)
+        fprintf(stderr, "longbp: %s: %s\n", flags->from, json_string_value(json_array_get(flags->unchecked, i)));
     if (!(flags->needs & NEEDS_CONTEXT))
         json_object_del(run.trial, "context");
     if (json_is_object(json_object_get(trial, "framework")))
@@ -91,11 +92,8 @@ static void take_run(struct plan_flags *flags, struct argp_state *state)
 }
 
 // Sets apart what is of the framework's step alone.
-static void part_theirs(struct plan_flags *flags, const struct argp_state *state)
+static void part_theirs(struct plan_flags *flags)
 {
-    if (flags->json)
-        argp_error(state, "--against is printed as text: leave --json out, and plan --like " FRAMEWORK_NAME
-                          " --json has the framework's step");
     json_t *trial = flags->trial.trial, *framework = json_object_get(trial, "framework");
     if (!flags->theirs)
         flags->theirs = json_pack("{s:s}", "method", "checkpoint");
@@ -115,7 +113,7 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
         if (flags->from)
             take_run(flags, state);
         if (flags->against)
-            part_theirs(flags, state);
+            part_theirs(flags);
         check_needs(flags, state);
         set_device(flags);
         return 0;

@@ -13,8 +13,9 @@ struct plan_flags {
     // As given; NULL: not given. memory_flag: the name of the flag that set memory.
     const char *like, *from, *against, *memory, *memory_flag, *reserve, *methods, *also, *out;
     bool exact, json;
-    bool compares;  // a framework's step is planned beside this program's own, and --from is of that one
-    json_t *theirs; // keys of that one apart from the trial's, "framework" and "method"; NULL: none is planned
+    bool compares;     // a framework's step is planned beside this program's own, and --from is of that one
+    json_t *theirs;    // keys of that one apart from the trial's, "framework" and "method"; NULL: none is planned
+    json_t *unchecked; // texts: what the file of --from has that its plan does not, or that nobody has checked
 };
 
 // Parser keys from 0x200 on. The other flags are stored in struct plan_flags, which must be first in the command's
@@ -31,7 +32,7 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 #define PLAN_FLAG_AGAINST \
     {"against", TEXT_AT(struct plan_flags, against), .arg = "transformers", \
      .doc = "plan transformers' step beside it, with checkpoints or as --from has it, and as --framework has it, and say " \
-            "what its peak is made of and what would change it (none)"}
+            "what its peak is made of and what would change it; with --json and --out as records (none)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
     {"memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
      .doc = "memory limit of the device, such as 24GiB or 24G, the same, or 80GB (the profile's usable memory, less --reserve)"}

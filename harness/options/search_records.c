@@ -49,6 +49,24 @@ static json_t *asked_otherwise(const json_t *trial, const json_t *first)
     return NULL;
 }
 
+bool search_records_add_trial(struct search_records *records, const char *experiment, struct trial *trial,
+                              struct status *status)
+{
+    bool fine = true;
+    if (!records->flags->out && !records->flags->json)
+        return true;
+    trial->experiment = experiment;
+    trial->command = records->command;
+    trial->unchecked = records->flags->unchecked;
+    char *line = trial_run(trial, -1);
+    if (records->flags->out)
+        fine = result_log_append(&records->log, line, status);
+    if (fine && records->flags->json)
+        puts(line);
+    free(line);
+    return fine;
+}
+
 bool search_records_add(struct search_records *records, const char *experiment, const struct choice *choice,
                         const json_t *first, struct planned_limits limits, const struct record_search *search,
                         struct status *status)
@@ -58,22 +76,13 @@ bool search_records_add(struct search_records *records, const char *experiment, 
     struct trial trial;
     struct record_search own = *search;
     json_t *json = trial_json(choice, limits), *asked = asked_otherwise(json, first);
-    char *text = json_dumps(json, JSON_COMPACT), *line = NULL;
+    char *text = json_dumps(json, JSON_COMPACT);
     own.given = true;
     own.asked = asked;
     bool fine = trial_decode(&trial, text, "what was found", status);
-    if (fine) {
-        trial.experiment = experiment;
-        trial.command = records->command;
-        trial.search = &own;
-        line = trial_run(&trial, -1);
-    }
-    if (fine && records->flags->out)
-        fine = result_log_append(&records->log, line, status);
-    if (fine && records->flags->json)
-        puts(line);
+    trial.search = &own;
+    fine = fine && search_records_add_trial(records, experiment, &trial, status);
     trial_free(&trial);
-    free(line);
     free(text);
     json_decref(asked);
     json_decref(json);

@@ -21,4 +21,7 @@ bool search_records_open(struct search_records *records, const struct plan_flags
 bool search_records_add(struct search_records *records, const char *experiment, const struct choice *choice,
                         const json_t *first, struct planned_limits limits, const struct record_search *search,
                         struct status *status);
+// Records a trial without a search. Takes what the trial lists as unchecked from the flags.
+bool search_records_add_trial(struct search_records *records, const char *experiment, struct trial *trial,
+                              struct status *status);
 void search_records_close(struct search_records *records);

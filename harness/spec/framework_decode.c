@@ -127,24 +127,33 @@ bool framework_trial_check(struct trial *trial, const json_t *own, const char **
     if (json_object_get(own, "objective"))
         return status_set(why, STATUS_BAD_INPUT,
                           "the step of " FRAMEWORK_NAME " is known with the loss token-mean alone; leave it out");
-    if (!check_own_keys(own, key, why) || !check_optimizer(trial, own, key, why) ||
-        !check_method(trial, own, key, why))
+    if (!check_own_keys(own, key, why) || !check_optimizer(trial, own, key, why))
         return false;
     *key = "framework";
     bool known = framework_check(trial->framework, &trial->config, &trial->lora, &beyond);
     if (!known && beyond.code == STATUS_BAD_INPUT)
         return status_set(why, STATUS_BAD_INPUT, "%s", beyond.message);
-    if (!known && !trial->unsupported)
+    if (!known && !trial->unsupported) {
+        struct status of_model = {0};
+        const struct lora none = {0};
+        framework_check(trial->framework, &trial->config, &none, &of_model);
         trial->unsupported = text_new("%s", beyond.message);
-    return true;
+        trial->unsupported_at = of_model.code == STATUS_UNSUPPORTED ? "model" : "lora";
+    }
+    return check_method(trial, own, key, why);
 }
 
 json_t *framework_trial_unchecked(const struct trial *trial)
 {
     struct framework_unchecked unchecked =
         framework_unchecked(trial->framework, &trial->lora, trial->optimizer != NULL);
-    json_t *parts = unchecked.count ? json_array() : NULL;
+    json_t *parts = json_array();
     for (size_t i = 0; i < unchecked.count; i++)
         json_array_append_new(parts, json_string(unchecked.parts[i]));
-    return parts;
+    if (trial->unchecked)
+        json_array_extend(parts, (json_t *)trial->unchecked);
+    if (json_array_size(parts))
+        return parts;
+    json_decref(parts);
+    return NULL;
 }

@@ -432,7 +432,7 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
             any |= !trial.unsupported;
         }
         if (ok && trial.unsupported && first.code == STATUS_OK)
-            json_field_fail(fields.method.given.entry, &first, "%s", trial.unsupported);
+            json_field_fail(trial_unsupported_field(&trial, &fields), &first, "%s", trial.unsupported);
         trial_free(&trial);
     }
     free(table);

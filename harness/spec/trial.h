@@ -96,6 +96,7 @@ struct trial {
     // Recorded beside the trial; borrowed, NULL: "".
     const char *experiment, *command;
     const struct record_search *search; // likewise; NULL: no search found it
+    const json_t *unchecked;            // likewise, of another framework's step: texts; NULL: none
     size_t round;                       // from 1; 0: none
     char *shares;                       // JSON of options given as shares, {"budget": "25%"}; NULL: none
     struct framework *framework;        // whose step the device plans; NULL: this program's
@@ -139,6 +140,7 @@ struct trial {
     struct measure measure;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: free memory of the machine
     char *unsupported;                                  // in a spec, why it cannot run; NULL: it can
+    const char *unsupported_at;                         // the key that this is about; NULL: the method
     char *host_folder; // offloaded data are in files of this folder; NULL: in host memory
 };
 

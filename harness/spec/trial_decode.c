@@ -17,6 +17,11 @@ struct json_field trial_field(const struct trial_fields *fields, const char *pat
     return dot ? json_field_get(fields->keys[i], dot + 1) : fields->keys[i];
 }
 
+struct json_field trial_unsupported_field(const struct trial *trial, const struct trial_fields *fields)
+{
+    return trial->unsupported_at ? trial_field(fields, trial->unsupported_at) : fields->method.given.entry;
+}
+
 // Reads the tokens of a row of a batch file's groups, which determine the chunks to draw and shares.
 static bool read_row_tokens(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
@@ -542,7 +547,7 @@ static bool decode(struct trial *trial, const char *json, const char *origin, bo
          trial_decode_fields(trial, &fields, &defaults, status);
     trial_defaults_free(&defaults);
     if (ok && trial->unsupported) {
-        ok = json_field_fail(fields.method.given.entry, status, "%s", trial->unsupported);
+        ok = json_field_fail(trial_unsupported_field(trial, &fields), status, "%s", trial->unsupported);
         status->code = STATUS_UNSUPPORTED;
     }
     json_source_close(&source);

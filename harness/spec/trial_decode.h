@@ -13,6 +13,8 @@ struct trial_fields {
 
 // The field of a key, or of a member of one: "train", "train.clip".
 struct json_field trial_field(const struct trial_fields *fields, const char *path);
+// The field that makes a trial unsupported.
+struct json_field trial_unsupported_field(const struct trial *trial, const struct trial_fields *fields);
 // trial_decode for fields; a trial whose method does not fit its model or context is marked unsupported. Release
 // with trial_free, also after a failure.
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
