@@ -29,8 +29,10 @@ static const struct device_ops *plan_cuda_ops(enum dtype dtype)
 static const struct device_ops *plan_transformers_ops(enum dtype dtype)
 {
     static const struct device_rules rules = {0};
-    static const struct device_ops ops = PLAN_OPS("plan-transformers", DTYPE_BF16, &rules);
-    return dtype == DTYPE_BF16 ? &ops : NULL;
+    static const struct device_ops ops[DTYPE_COUNT] = {
+        [DTYPE_F32] = PLAN_OPS("plan-transformers", DTYPE_F32, &rules),
+        [DTYPE_BF16] = PLAN_OPS("plan-transformers", DTYPE_BF16, &rules)};
+    return ops[dtype].name ? &ops[dtype] : NULL;
 }
 
 static const struct {

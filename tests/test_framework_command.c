@@ -70,6 +70,8 @@ static void what_was_not_checked_is_named(void **state)
         {"loss=chunked,reentrant=yes,gradients=held", "null"},
         {"version=4.56,loss=liger", "version 4.56; a fused head, which is modelled after its source"},
         {"head=f32", "null"},
+        {"mixed_precision=bf16", "null"},
+        {"mixed_precision=bf16,version=4.51", "autocast before version 5.24"},
         {"head=f32,inferred=head", "the head's dtype, inferred from published peaks"},
         {"inferred=head,adapters,head=f32,adapters=bf16",
          "the head's dtype, inferred from published peaks; the adapters' dtype, inferred from published peaks"},
@@ -87,9 +89,9 @@ static void what_was_not_checked_is_named(void **state)
 static void options_are_part_of_the_id(void **state)
 {
     (void)state;
-    static const char *const options[] = {"version=4.51",  "trainer=trl",   "loss=chunked",   "outputs=kept",
-                                          "reentrant=yes", "adapters=bf16", "gradients=held", "loss_rows=100",
-                                          "trainer=hf",    "head=f32",      "inferred=head"};
+    static const char *const options[] = {
+        "version=4.51",   "trainer=trl",   "loss=chunked", "outputs=kept", "reentrant=yes", "adapters=bf16",
+        "gradients=held", "loss_rows=100", "trainer=hf",   "head=f32",     "inferred=head", "mixed_precision=bf16"};
     json_t *ids = json_object();
     for (size_t i = 0; i < COUNT(options); i++) {
         json_t *record = longbp_json(PLAN "--framework %s --json", options[i]);

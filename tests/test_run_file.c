@@ -100,8 +100,8 @@ static void folders_have_model_and_adapter(void **state)
     write_file("run/adapter_config.json", "{\"r\": 4,\n \"modules_to_save\": [\"lm_head\"]}");
     expect_printed("run", "run/adapter_config.json:2: key \"modules_to_save\": modules saved whole are not known");
     write_file("run/adapter_config.json", "{\"r\": 4}");
-    write_file("run/config.json", "{\"model_type\": \"llama\", \"dtype\": \"float32\"}");
-    expect_printed("run", "run: dtype \"float32\" is not known: a step is planned with weights in bfloat16 alone");
+    write_file("run/config.json", "{\"model_type\": \"llama\", \"dtype\": \"float16\"}");
+    expect_printed("run", "run: dtype \"float16\" is not known: give bfloat16 or float32");
     leave(&scratch, root);
 }
 

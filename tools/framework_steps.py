@@ -3,12 +3,19 @@
 Meta tensors have sizes and lifetimes but no bytes, and pass through the same autograd engine in the same order as a card's.
 A dispatch mode sees each storage that an operation makes; a weak reference tells when the last tensor, saved variable or
 name lets go of it. CUDA kernels' own requests within an operation are added by rule (WITHIN). Nothing needs a card.
+
+Autocast has no meta device. Its steps are of fake tensors of a processor, which have no bytes either and which autocast's own
+dispatch casts: linear, matmul and scaled_dot_product_attention are in its list there as on CUDA.
 """
 import dataclasses
 import weakref
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
+import transformers.utils.import_utils
+from accelerate.utils import convert_outputs_to_fp32
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
@@ -43,10 +50,14 @@ class Setting:
     gradients: str = "fresh"
     adapters: str = "f32"
     head: str = "bf16"
+    trainer: str = "hf"
+    mixed_precision: str = "no"
+    dtype: str = "bf16"
 
     def words(self):
-        framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters", "head"]
-        words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch),
+        framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters", "head",
+                     "trainer", "mixed_precision"]
+        words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch), "--dtype", self.dtype,
                  "--framework", ",".join(f"{key}={getattr(self, key)}" for key in framework)]
         if self.rank:
             words += ["--lora", f"r={self.rank},alpha=16,targets={self.targets}"]
@@ -81,9 +92,9 @@ class Event:
 
 
 class Storages(TorchDispatchMode):
-    def __init__(self, padded):
+    def __init__(self, device, padded):
         super().__init__()
-        self.padded, self.moment, self.live, self.number, self.known, self.events = padded, "setup", 0, 0, set(), []
+        self.device, self.padded, self.moment, self.live, self.number, self.known, self.events = device, padded, "setup", 0, 0, set(), []
 
     def count(self, number, size, made):
         self.live += size
@@ -94,7 +105,7 @@ class Storages(TorchDispatchMode):
         self.count(number, -size, made)
 
     def see(self, tensor, operation):
-        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "meta":
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != self.device:
             return
         storage = tensor.untyped_storage()
         identity = storage._cdata
@@ -112,7 +123,7 @@ class Storages(TorchDispatchMode):
         self.count(self.number, -size, operation)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function is torch.ops.aten._local_scalar_dense.default and args[0].device.type == "meta":
+        if function is torch.ops.aten._local_scalar_dense.default and args[0].device.type == self.device:
             return not self.padded  # "is nothing padded?", "is nothing packed?"
         out = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
@@ -149,6 +160,8 @@ def attention(kind):
     """SDPA as CUDA dispatches it: meta tensors would take the path without a kernel. Flash takes no mask and heads of 256 at most,
     the efficient kernel no fewer keys than heads."""
     def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        if torch.is_autocast_enabled("cpu"):
+            v, k, q = (x.to(torch.get_autocast_dtype("cpu")) for x in (v, k, q))  # the order in which C++ casts arguments
         if kind == "flash" and attn_mask is None and q.shape[-1] <= 256:
             return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=scale)[0]
         assert not enable_gqa
@@ -191,11 +204,25 @@ class Liger(torch.autograd.Function):
 
 
 class Trl(torch.autograd.Function):
-    """TRL's fused head after its source: tiles of logits, gradients summed in f32."""
+    """TRL's fused head after its source: tiles of logits, gradients summed in f32; what is in f32 under autocast is cast by tiles."""
+    @staticmethod
+    def tiles(ctx, hidden, weight):
+        """Casts of each tile's tokens and columns; in backward a name keeps each until the next one is there."""
+        rows, columns = TRL_TILE
+        for tokens in hidden.split(rows):
+            own_tokens = tokens.to(ctx.dtype)
+            for part in weight.split(columns):
+                own_part = part.to(ctx.dtype)
+                if not ctx.keeps:
+                    del own_part
+        del own_tokens
+
     @staticmethod
     def forward(ctx, hidden, weight):
         sums = [torch.zeros(len(hidden), dtype=torch.float32, device=hidden.device) for _ in range(7)]
-        tile = torch.empty(min(len(hidden), TRL_TILE[0]), TRL_TILE[1], dtype=hidden.dtype, device=hidden.device)
+        ctx.dtype, ctx.keeps = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype, False
+        tile = torch.empty(min(len(hidden), TRL_TILE[0]), TRL_TILE[1], dtype=ctx.dtype, device=hidden.device)
+        Trl.tiles(ctx, hidden, weight)
         log_sum, entropy = sums[0] + sums[1], sums[2] + sums[3]
         ctx.save_for_backward(hidden, weight, log_sum, entropy)
         return sums[6] - log_sum
@@ -205,17 +232,27 @@ class Trl(torch.autograd.Function):
         hidden, weight, *_ = ctx.saved_tensors
         grad_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=hidden.device) if ctx.needs_input_grad[1] else None
-        tile = torch.empty(min(len(hidden), TRL_TILE[0]), TRL_TILE[1], dtype=hidden.dtype, device=hidden.device)
+        tile = torch.empty(min(len(hidden), TRL_TILE[0]), TRL_TILE[1], dtype=ctx.dtype, device=hidden.device)
+        ctx.keeps = True
+        Trl.tiles(ctx, hidden, weight)
         return grad_hidden.to(hidden.dtype), None if grad_weight is None else grad_weight.to(weight.dtype)
 
 
 # ---- the step
 
+DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
+
+
+def autocast(function, setting):
+    """The function as accelerate has a model's forward: under autocast, and with outputs in f32 unless the caller is a script."""
+    function = torch.autocast("cpu", torch.bfloat16)(function)
+    return function if setting.trainer == "plain" else convert_outputs_to_fp32(function)
+
 def build(config, setting):
     from transformers import AutoConfig, AutoModelForCausalLM
     config = AutoConfig.for_model(**config)
     config.use_cache = False
-    model = base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16,
+    model = base = AutoModelForCausalLM.from_config(config, dtype=DTYPES[setting.dtype],
                                                     attn_implementation="eager" if setting.attention == "eager" else "sdpa")
     head = base.get_output_embeddings()
     if setting.head == "f32":
@@ -224,11 +261,11 @@ def build(config, setting):
     if setting.rank:
         from peft import LoraConfig, get_peft_model
         targets = setting.targets if setting.targets == "all-linear" else [f"{t}_proj" for t in setting.targets.split(",")]
-        model = get_peft_model(base, LoraConfig(r=setting.rank, lora_alpha=16, target_modules=targets))
-    if setting.adapters == "bf16":  # peft leaves those of meta tensors in f32, whatever is asked
-        for name, p in model.named_parameters():
-            if "lora_" in name:
-                p.data = p.data.to(torch.bfloat16)
+        with mock.patch.object(torch.nn.Module, "to", lambda module, *_, **__: module):  # all is there; factors are made in f32
+            model = get_peft_model(base, LoraConfig(r=setting.rank, lora_alpha=16, target_modules=targets))
+    for name, p in model.named_parameters():
+        if "lora_" in name:
+            p.data = p.data.to(DTYPES[setting.adapters])
     model.train()
     if setting.method == "checkpoint":
         base.gradient_checkpointing_enable({"use_reentrant": setting.reentrant == "yes"})
@@ -255,8 +292,10 @@ def loss_of(model, base, ids, labels, padding, setting):
 def storages(config, setting):
     """The storages of one step, after one that made the optimizer's state and gradients that are held."""
     F.scaled_dot_product_attention = attention(setting.attention)
-    seen = Storages(setting.mask == "padded")
-    with seen, torch.device("meta"):
+    transformers.utils.import_utils.is_fake_tensor = lambda tensor: False  # which would be compiled
+    cast = setting.mixed_precision == "bf16"
+    seen = Storages("cpu" if cast else "meta", setting.mask == "padded")
+    with FakeTensorMode(allow_non_fake_inputs=True) if cast else torch.device("meta"), seen:
         model, base = build(config, setting)
         trained = [p for p in model.parameters() if p.requires_grad]
         libraries = [torch.empty(CUBLAS, dtype=torch.uint8) for _ in range(2)]
@@ -271,8 +310,13 @@ def storages(config, setting):
             model.zero_grad()
         ids, labels = (torch.zeros(setting.batch, setting.context, dtype=torch.int64) for _ in range(2))
         padding = torch.zeros_like(ids) if setting.mask == "padded" else None
+        forward = loss_of
+        if cast and setting.loss == "whole":
+            model.forward = autocast(model.forward, setting)
+        elif cast:
+            forward = autocast(loss_of, setting)
         seen.moment = "forward"
-        loss, kept = loss_of(model, base, ids, labels, padding, setting)
+        loss, kept = forward(model, base, ids, labels, padding, setting)
         seen.moment = "backward"
         loss.backward()
         del loss, kept

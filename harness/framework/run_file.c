@@ -183,12 +183,13 @@ static enum trainer trainer_of(const struct yaml_file *file)
 static const struct trainer_defaults {
     const char *name, *optimizer;
     size_t batch, context, rank;
-    bool checkpoint, reentrant, lora, every_linear;
+    bool checkpoint, reentrant, lora, every_linear, autocast;
 } defaults[] = {
-    [TRAINER_TRANSFORMERS] = {"transformers' Trainer", "adamw_torch_fused", 8, 0, 8, false, false, false, false},
-    [TRAINER_OF_TRL] = {"TRL", "adamw_torch_fused", 8, 1024, 16, true, false, false, false},
-    [TRAINER_LLAMA_FACTORY] = {"LLaMA-Factory", "adamw_torch", 8, 2048, 8, true, true, true, true},
-    [TRAINER_AXOLOTL] = {"Axolotl", "adamw_torch_fused", 1, 512, 8, false, true, false, false}};
+    [TRAINER_TRANSFORMERS] = {"transformers' Trainer", "adamw_torch_fused", 8, 0, 8, false, false, false, false,
+                              false},
+    [TRAINER_OF_TRL] = {"TRL", "adamw_torch_fused", 8, 1024, 16, true, false, false, false, true},
+    [TRAINER_LLAMA_FACTORY] = {"LLaMA-Factory", "adamw_torch", 8, 2048, 8, true, true, true, true, false},
+    [TRAINER_AXOLOTL] = {"Axolotl", "adamw_torch_fused", 1, 512, 8, false, true, false, false, true}};
 
 // ---- from facts to a trial
 
@@ -258,14 +259,14 @@ static bool check_text(const struct reading *reading, const char *what, const ch
 
 static bool check_texts(const struct reading *reading)
 {
-    static const char *const dtypes[] = {"bfloat16", "bf16", "auto", "torch.bfloat16", NULL},
-                             *const attentions[] =
-                                 {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2", "eager", NULL},
-                             *const optimizers[] = {"adamw_torch", "adamw_torch_fused", "none", NULL},
-                             *const losses[] = {"nll", NULL}, *const stages[] = {"sft", "pt", NULL},
-                             *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", NULL};
+    static const char *const
+        dtypes[] = {"bfloat16", "bf16", "auto", "torch.bfloat16", "float32", "torch.float32", NULL},
+        *const attentions[] = {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2", "eager", NULL},
+        *const optimizers[] = {"adamw_torch", "adamw_torch_fused", "none", NULL}, *const losses[] = {"nll", NULL},
+        *const stages[] = {"sft", "pt", NULL}, *const kinds[] = {"lora", "full", NULL},
+        *const adapters[] = {"lora", NULL};
     const struct run_facts *facts = &reading->facts;
-    return check_text(reading, "dtype", facts->dtype, dtypes, "a step is planned with weights in bfloat16 alone") &&
+    return check_text(reading, "dtype", facts->dtype, dtypes, "give bfloat16 or float32") &&
            check_text(reading, "attention", facts->attention, attentions,
                       "give sdpa, flash_attention_2 or eager") &&
            check_text(reading, "optimizer", facts->optimizer, optimizers,
@@ -284,6 +285,21 @@ static bool trains_lora(const struct reading *reading)
                  : defaults[reading->trainer].lora || reading->facts.has_targets;
 }
 
+static bool uses_autocast(const struct reading *reading)
+{
+    const struct run_facts *facts = &reading->facts;
+    bool standard = defaults[reading->trainer].autocast && facts->pure != SWITCH_ON;
+    return facts->autocast ? facts->autocast == SWITCH_ON : standard;
+}
+
+// LLaMA-Factory makes what trains f32 under autocast; others leave the weights as they are loaded.
+static bool trains_f32(const struct reading *reading)
+{
+    const char *dtype = reading->facts.dtype;
+    return (dtype && strstr(dtype, "float32")) ||
+           (reading->trainer == TRAINER_LLAMA_FACTORY && uses_autocast(reading) && !trains_lora(reading));
+}
+
 static void set_lora(struct reading *reading)
 {
     const struct run_facts *facts = &reading->facts;
@@ -300,9 +316,6 @@ static void set_lora(struct reading *reading)
     json_object_set_new(reading->run->trial, "lora", lora);
     if (facts->dropout > 0)
         note(reading, "lora_dropout", "masks of dropout are not planned");
-    if (facts->autocast == SWITCH_ON)
-        note(reading, "bf16",
-             "autocast keeps other copies of the adapters' inputs; the step is planned without it");
 }
 
 static json_t *framework_of(const struct reading *reading)
@@ -316,6 +329,10 @@ static json_t *framework_of(const struct reading *reading)
     json_object_set_new(framework, "reentrant", json_string(reentrant ? "yes" : "no"));
     if (facts->liger == SWITCH_ON)
         json_object_set_new(framework, "loss", json_string("liger"));
+    if (uses_autocast(reading))
+        json_object_set_new(framework, "mixed_precision", json_string("bf16"));
+    if (facts->pure == SWITCH_ON && trains_lora(reading))
+        json_object_set_new(framework, "adapters", json_string("bf16"));
     if (facts->accumulate > 1)
         json_object_set_new(framework, "gradients", json_string("held"));
     if (facts->attention && strcmp(facts->attention, "eager") == 0)
@@ -350,7 +367,7 @@ static void set_step(struct reading *reading)
     bool checkpoint = facts->no_checkpoint ? facts->no_checkpoint == SWITCH_OFF
                       : facts->checkpoint  ? facts->checkpoint == SWITCH_ON
                                            : standard->checkpoint;
-    json_object_set_new(trial, "dtype", json_string("bf16"));
+    json_object_set_new(trial, "dtype", json_string(trains_f32(reading) ? "f32" : "bf16"));
     json_object_set_new(trial, "batch", json_integer((json_int_t)batch));
     if (context)
         json_object_set_new(trial, "context", json_integer((json_int_t)context));
@@ -358,7 +375,8 @@ static void set_step(struct reading *reading)
     if (!facts->optimizer || strcmp(facts->optimizer, "none") != 0)
         json_object_set_new(trial, "optimizer", json_string("adamw"));
     json_object_set_new(trial, "framework", framework_of(reading));
-    if (!facts->dtype)
+    bool factory_says = reading->trainer == TRAINER_LLAMA_FACTORY && (facts->autocast || facts->pure);
+    if (!facts->dtype && !factory_says)
         note(reading, NULL, "the weights' dtype is not said, and planned as bf16");
     if (batch > 1 && facts->packing != SWITCH_ON)
         note(reading, NULL,

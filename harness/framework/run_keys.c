@@ -74,6 +74,7 @@ static const struct run_key keys[] = {
     FACT("use_reentrant_gc", SWITCH, reentrant),
     FACT("enable_liger_kernel", SWITCH, liger),
     FACT("flash_attn", TEXT, attention),
+    FACT("pure_bf16", SWITCH, pure),
     FACT("lora_rank", COUNT, rank),
     {"lora_target", USE_TARGETS, 0, NULL, 0},
     // Cards that share a step
@@ -94,8 +95,7 @@ static const struct run_key keys[] = {
     REFUSED("fp16", "a step in fp16 is not known; give bf16"),
     REFUSED("float16", "a step in fp16 is not known; give bf16"),
     REFUSED("fp8", "a step in fp8 is not known"),
-    REFUSED("fp32", "a step with weights in f32 is not known"),
-    REFUSED("pure_bf16", "LLaMA-Factory's pure_bf16 was not checked; give bf16"),
+    REFUSED("fp32", "a step in f32 without autocast is not known; give bf16"),
     REFUSED("use_cpu", "a step on a processor is not known"),
     REFUSED("torch_compile", "a compiled step keeps other tensors, and is not known"),
     REFUSED("activation_offloading", "activations on the host are not known"),

@@ -9,7 +9,7 @@ enum run_switch { SWITCH_UNSET, SWITCH_OFF, SWITCH_ON };
 struct run_facts {
     const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind; // kind: full, lora, freeze
     size_t batch, context, accumulate, rank, alpha;
-    enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, packing, lora, every_linear;
+    enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, pure, packing, lora, every_linear;
     double dropout;
     bool has_targets; // of LoRA
 };

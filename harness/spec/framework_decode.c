@@ -120,9 +120,15 @@ bool framework_trial_check(struct trial *trial, const json_t *own, const char **
         return status_set(why, STATUS_BAD_INPUT,
                           "needs \"device\" " FRAMEWORK_DEVICE " (--like " FRAMEWORK_NAME ") to plan for");
     *key = "dtype";
-    if (trial->dtype != DTYPE_BF16)
+    if (trial->dtype != DTYPE_BF16 && trial->dtype != DTYPE_F32)
         return status_set(why, STATUS_BAD_INPUT,
-                          "the step of " FRAMEWORK_NAME " is known in bf16; give \"dtype\" bf16");
+                          "the step of " FRAMEWORK_NAME
+                          " is known with weights in bf16 or f32; give one of the two");
+    if (trial->dtype == DTYPE_F32 && trial->framework->mixed_precision == MIXED_PRECISION_NO)
+        return status_set(
+            why, STATUS_BAD_INPUT,
+            "a step in f32 alone has other kernels of attention, and is not known; give \"framework\" "
+            "mixed_precision=bf16 (Trainer's bf16=True), or \"dtype\" bf16");
     *key = "objective";
     if (json_object_get(own, "objective"))
         return status_set(why, STATUS_BAD_INPUT,

@@ -39,6 +39,18 @@ struct value aten_to(struct tape *tape, struct value x, enum dtype dtype, enum c
     return result(tape_new(tape, "to", x.rows, x.cols, dtype, category), node);
 }
 
+static enum dtype wider(enum dtype a, enum dtype b)
+{
+    return dtype_bytes(a) < dtype_bytes(b) ? b : a;
+}
+
+// Autograd hands an input's gradient on in the input's dtype.
+static void in_own_dtype(struct tape *tape, const struct node *node, size_t i, struct value *grad)
+{
+    if (grad->storage && grad->dtype != node->inputs[i].dtype)
+        tape_rebind(tape, grad, new_gradient(tape, "to", node, i, *grad));
+}
+
 static struct value activation(struct tape *tape, const char *name, struct value x)
 {
     return tape_new(tape, name, x.rows, x.cols, x.dtype, CATEGORY_ACTIVATIONS);
@@ -122,9 +134,12 @@ BACKWARD(mul_backward)
         if (node_needs(node, i))
             given[i] = tape_new(tape, "mul", grad.rows, grad.cols, grad.dtype, grad.storage->category);
     for (size_t i = 0; i < 2; i++)
-        if (given[i].storage && count(node->inputs[i]) < count(grad)) {
-            struct value sum = new_gradient(tape, "sum", node, i, grad);
-            tape_rebind(tape, &given[i], sum);
+        if (given[i].storage) {
+            const struct value *of = &node->inputs[i];
+            if (count(*of) < count(grad))
+                tape_rebind(tape, &given[i],
+                            tape_new(tape, "sum", of->rows, of->cols, grad.dtype, grad.storage->category));
+            in_own_dtype(tape, node, i, &given[i]);
         }
 }
 
@@ -136,7 +151,9 @@ struct value aten_mul(struct tape *tape, struct value a, struct value b)
         tape_save(tape, node, b);
     if (b.node)
         tape_save(tape, node, a);
-    return result(activation(tape, "mul", count(a) < count(b) ? b : a), node);
+    struct value shape = count(a) < count(b) ? b : a;
+    shape.dtype = wider(a.dtype, b.dtype);
+    return result(activation(tape, "mul", shape), node);
 }
 
 // Each side's share of the sum's gradient, in its own dtype.
@@ -152,8 +169,7 @@ struct value aten_add(struct tape *tape, struct value a, struct value b, enum ca
 {
     struct value inputs[] = {a, b};
     struct node *node = tape_record(tape, "add", add_backward, 2, inputs);
-    enum dtype dtype = dtype_bytes(a.dtype) < dtype_bytes(b.dtype) ? b.dtype : a.dtype;
-    return result(tape_new(tape, "add", a.rows, a.cols, dtype, category), node);
+    return result(tape_new(tape, "add", a.rows, a.cols, wider(a.dtype, b.dtype), category), node);
 }
 
 BACKWARD(activation_backward)
@@ -234,11 +250,18 @@ struct value aten_heads(struct tape *tape, struct value x, size_t head_dim)
     return heads;
 }
 
+BACKWARD(turn_backward)
+{
+    given[0] = tape_new(tape, "mul", grad.rows, grad.cols, grad.dtype, grad.storage->category);
+    in_own_dtype(tape, node, 0, &given[0]);
+}
+
 // A product with a constant, cos or sin.
 static struct value turn(struct tape *tape, struct value x, struct value by)
 {
-    struct node *node = tape_record(tape, "mul", scale_backward, 1, &x);
+    struct node *node = tape_record(tape, "mul", turn_backward, 1, &x);
     tape_save(tape, node, by);
+    x.dtype = wider(x.dtype, by.dtype);
     return result(activation(tape, "mul", x), node);
 }
 

@@ -1,5 +1,5 @@
 #include "kernels/framework/attention.h"
-#include "kernels/framework/aten.h"
+#include "kernels/framework/autocast.h"
 
 #define FLASH_HEAD_DIM 256 // at most; heads that are longer go to the efficient kernel, each with its own keys
 #define MASK_MULTIPLE  8   // columns of a mask that the efficient kernel takes
@@ -40,8 +40,8 @@ static void make_positions(struct framework_run *run, size_t kind)
     struct value angles = tape_new(tape, "cat", tokens, width, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct value wide[] = {tape_new(tape, "cos", tokens, width, DTYPE_F32, CATEGORY_ACTIVATIONS),
                            tape_new(tape, "sin", tokens, width, DTYPE_F32, CATEGORY_ACTIVATIONS)};
-    tables->cos = aten_to(tape, wide[0], DTYPE_BF16, CATEGORY_ACTIVATIONS);
-    tables->sin = aten_to(tape, wide[1], DTYPE_BF16, CATEGORY_ACTIVATIONS);
+    tables->cos = aten_to(tape, wide[0], run->dtype, CATEGORY_ACTIVATIONS);
+    tables->sin = aten_to(tape, wide[1], run->dtype, CATEGORY_ACTIVATIONS);
     tape_drop(tape, &angles);
     tape_drop(tape, &wide[0]);
     tape_drop(tape, &wide[1]);
@@ -99,7 +99,7 @@ static void make_mask(struct framework_run *run, size_t kind)
         *mask = visible_pairs(run, &run->model->config.kinds[kind]);
     if (numbers || attention_is_eager(run))
         tape_rebind(tape, mask,
-                    tape_new(tape, "where", run->batch * run->context, run->context, DTYPE_BF16, CATEGORY_DATA));
+                    tape_new(tape, "where", run->batch * run->context, run->context, run->dtype, CATEGORY_DATA));
 }
 
 void attention_make_tables(struct framework_run *run)
@@ -176,11 +176,18 @@ static struct value by_kernel(struct framework_run *run, const struct layer_kind
     spread(run, &key, times, repeated);
     spread(run, &values, times, repeated);
     spread(run, &query, times, false);
-    struct value taken = kernel_mask(run, mask);
+    struct autocast *autocast = &run->autocast;
+    struct value of_mask = autocast_narrow(autocast, tape, mask);
+    struct value of_values = autocast_narrow(autocast, tape, values);
+    struct value of_key = autocast_narrow(autocast, tape, key);
+    struct value of_query = autocast_narrow(autocast, tape, query);
+    struct value taken = kernel_mask(run, of_mask);
     struct aten_attention how = {efficient ? ATEN_EFFICIENT : ATEN_FLASH, run->batch,    run->context, kind->heads,
                                  repeated ? kind->heads : kind->kv_heads, kind->head_dim};
-    struct value out = aten_attention(tape, query, key, values, taken, how);
-    tape_drop(tape, &taken);
+    struct value out = aten_attention(tape, of_query, of_key, of_values, taken, how);
+    struct value *const read[] = {&taken, &of_mask, &of_values, &of_key, &of_query};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        tape_drop(tape, read[i]);
     // With queries in the heads' order flash's output is in it, too, and o_proj takes a copy.
     if (run->framework.version == TRANSFORMERS_4_51 && !efficient)
         tape_rebind(tape, &out, aten_contiguous(tape, out));
@@ -200,6 +207,22 @@ static void cap_scores(struct tape *tape, struct value *scores)
     tape_rebind(tape, scores, aten_mul_scalar(tape, *scores));
 }
 
+// a b of each head. Several sequences of heads that are views of a projection are copied: b if it was not repeated,
+// and a if it is strided.
+static struct value matmul(struct framework_run *run, struct value a, bool strided, struct value b, size_t times,
+                           size_t cols)
+{
+    struct tape *tape = &run->tape;
+    struct value right = autocast_narrow(&run->autocast, tape, b), left = autocast_narrow(&run->autocast, tape, a);
+    tape_rebind(tape, &left, aten_batched(tape, left, strided ? run->batch : 1));
+    if (times == 1)
+        tape_rebind(tape, &right, aten_batched(tape, right, run->batch));
+    struct value product = aten_bmm(tape, left, right, cols);
+    tape_drop(tape, &left);
+    tape_drop(tape, &right);
+    return product;
+}
+
 // softmax(q k^T scale + mask) v, with the softmax in f32.
 static struct value by_pairs(struct framework_run *run, const struct layer_kind *kind, struct value mask,
                              struct value q, struct value k, struct value v, struct value *weights)
@@ -207,11 +230,7 @@ static struct value by_pairs(struct framework_run *run, const struct layer_kind 
     struct tape *tape = &run->tape;
     size_t times = kind->heads / kind->kv_heads;
     struct value key = aten_repeat(tape, k, times), values = aten_repeat(tape, v, times);
-    struct value left = aten_batched(tape, q, run->batch);
-    struct value right = times > 1 ? tape_share(key) : aten_batched(tape, key, run->batch);
-    struct value scores = aten_bmm(tape, left, right, run->context);
-    tape_drop(tape, &left);
-    tape_drop(tape, &right);
+    struct value scores = matmul(run, q, true, key, times, run->context);
     tape_rebind(tape, &scores, aten_mul_scalar(tape, scores));
     if (kind->cap > 0)
         cap_scores(tape, &scores);
@@ -221,9 +240,7 @@ static struct value by_pairs(struct framework_run *run, const struct layer_kind 
     *weights = aten_to(tape, wide, q.dtype, CATEGORY_ACTIVATIONS);
     tape_drop(tape, &wide);
     tape_drop(tape, &scores);
-    right = times > 1 ? tape_share(values) : aten_batched(tape, values, run->batch);
-    struct value product = aten_bmm(tape, *weights, right, kind->head_dim);
-    tape_drop(tape, &right);
+    struct value product = matmul(run, *weights, false, values, times, kind->head_dim);
     tape_rebind(tape, &product, aten_by_heads(tape, product, run->batch));
     struct value out = aten_contiguous(tape, product);
     tape_drop(tape, &product);

@@ -22,15 +22,16 @@ static const struct projection *named(const struct block *block, const struct bl
 static struct value project(struct framework_run *run, const struct projection *projection, struct value x)
 {
     struct tape *tape = &run->tape;
-    struct value y = aten_linear(tape, x, weight_of(run, projection->weight), weight_of(run, projection->bias),
-                                 CATEGORY_ACTIVATIONS);
+    struct autocast *autocast = &run->autocast;
+    struct value y = autocast_linear(autocast, tape, x, weight_of(run, projection->weight),
+                                     weight_of(run, projection->bias), CATEGORY_ACTIVATIONS);
     if (!projection->lora_a)
         return y;
     struct value a = weight_of(run, projection->lora_a), b = weight_of(run, projection->lora_b), none = {0};
     enum dtype dtype = y.dtype;
     struct value input = aten_to(tape, x, a.dtype, CATEGORY_ACTIVATIONS);
-    struct value low = aten_linear(tape, input, a, none, CATEGORY_ACTIVATIONS);
-    struct value high = aten_linear(tape, low, b, none, CATEGORY_ACTIVATIONS);
+    struct value low = autocast_linear(autocast, tape, input, a, none, CATEGORY_ACTIVATIONS);
+    struct value high = autocast_linear(autocast, tape, low, b, none, CATEGORY_ACTIVATIONS);
     tape_drop(tape, &low);
     struct value scaled = aten_mul_scalar(tape, high);
     tape_drop(tape, &high);
@@ -154,6 +155,7 @@ static struct value layer_forward(void *context, size_t l, struct value x)
     struct tape *tape = &run->tape;
     const struct layer *layer = &run->model->layers[l];
     bool kept = run->walk == WALK_CHECKPOINT;
+    autocast_enter(&run->autocast);
     struct value hidden = norm(run, layer->mixer.norm, x), weights;
     tape_rebind(tape, &hidden, attend(run, l, hidden, &weights));
     struct value residual = aten_add(tape, x, hidden, CATEGORY_ACTIVATIONS);
@@ -163,6 +165,7 @@ static struct value layer_forward(void *context, size_t l, struct value x)
     tape_drop(tape, &hidden);
     tape_drop(tape, &residual);
     tape_drop(tape, &weights);
+    autocast_exit(&run->autocast, tape);
     return y;
 }
 

@@ -5,6 +5,6 @@
 
 // The final norm's output of the run's tokens.
 struct value decoder_forward(struct framework_run *run);
-// A scalar: the loss by the framework's head. *outputs: what the caller keeps by it, or no value. Takes the hidden
+// A scalar: the loss by the framework's head. *outputs: logits that it hands on, or no value. Takes the hidden
 // states.
 struct value decoder_loss(struct framework_run *run, struct value *hidden, struct value *outputs);

@@ -12,6 +12,7 @@ static const char *const attentions[] = {"flash", "efficient", "eager", NULL};
 static const char *const gradients[] = {"fresh", "held", NULL};
 static const char *const adapters[] = {"f32", "bf16", NULL};
 static const char *const optimizer_forms[] = {"foreach", "fused", NULL};
+static const char *const mixed_precisions[] = {"no", "bf16", NULL};
 static const char *const heads[] = {"bf16", "f32", NULL};
 static const char *const inferences[] = {"head", "adapters", NULL};
 
@@ -38,6 +39,10 @@ static const struct option option_rows[] = {
      .help = "dtype of LoRA's factors: peft's autocast_adapter_dtype"},
     {OPTION("optimizer_form", CHOICE, struct framework, optimizer_form), .choices = optimizer_forms,
      .help = "form of the optimizer's update: foreach makes a list of temporaries"},
+    {OPTION("mixed_precision", CHOICE, struct framework, mixed_precision), .choices = mixed_precisions,
+     .unsaid = true,
+     .help = "bf16: products and attention under autocast, which casts what is in f32 (\"dtype\" is that of the "
+             "weights); no: all in the dtype of its weights"},
     {OPTION("head", CHOICE, struct framework, head), .choices = heads, .unsaid = true,
      .help = "dtype of the head's weight, of its input and of its logits, as a script casts them"},
     {OPTION("inferred", WORDS, struct framework, inferred), .choices = inferences, .unsaid = true,
@@ -167,6 +172,7 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
     add_part(&unchecked, older && (framework->loss != LOSS_WHOLE || lora->rank),
              "version 4.46 with anything but whole logits and all weights");
     add_part(&unchecked, older && masked, "a padded mask with version 4.46");
+    add_part(&unchecked, old && framework->mixed_precision == MIXED_PRECISION_BF16, "autocast before version 5.24");
     add_part(&unchecked, old && framework->attention == FRAMEWORK_EAGER, "eager attention but with version 5.24");
     add_part(&unchecked, old && framework->attention == FRAMEWORK_EFFICIENT && !masked,
              "efficient attention without a mask but with version 5.24");

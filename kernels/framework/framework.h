@@ -16,12 +16,14 @@ enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT, FRAMEWORK_EAGER
 enum framework_gradients { GRADIENTS_FRESH, GRADIENTS_HELD };
 enum framework_adapters { ADAPTERS_F32, ADAPTERS_BF16 };
 enum framework_optimizer { OPTIMIZER_FOREACH, OPTIMIZER_FUSED };
+enum framework_mixed_precision { MIXED_PRECISION_NO, MIXED_PRECISION_BF16 };
 enum framework_head { HEAD_BF16, HEAD_F32 };
 // Bits of `inferred`.
 enum framework_inferred { INFERRED_HEAD = 1, INFERRED_ADAPTERS = 2 };
 
 struct framework {
-    int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form, head;
+    int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form, head,
+        mixed_precision;
     size_t loss_rows;
     unsigned inferred;
 };
@@ -37,7 +39,7 @@ void framework_resolve(struct framework *framework);
 bool framework_check(const struct framework *framework, const struct config *config, const struct lora *lora,
                      struct status *status);
 // The parts of it that nobody has checked against PyTorch, in words, and those that nobody states.
-#define FRAMEWORK_UNCHECKED 8
+#define FRAMEWORK_UNCHECKED 16
 struct framework_unchecked {
     size_t count;
     const char *parts[FRAMEWORK_UNCHECKED];

@@ -1,6 +1,7 @@
 // Framework run: a training step of another framework on a device without data: its weights, and what its autograd
 // allocates and frees in a step, in the engine's order.
 #pragma once
+#include "kernels/framework/autocast.h"
 #include "kernels/framework/framework.h"
 #include "kernels/framework/tape.h"
 #include "kernels/framework/torch_pool.h"
@@ -14,6 +15,8 @@ struct framework_run {
     const struct model *model;
     struct framework framework;
     enum framework_walk walk;
+    struct autocast autocast;
+    enum dtype dtype; // of the model's weights
     size_t context, batch, states;
     struct value *weights; // [model->parameter_count]; a weight that trains has a node
     struct value *state;   // FRAMEWORK_STATES for each

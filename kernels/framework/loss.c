@@ -1,4 +1,4 @@
-#include "kernels/framework/aten.h"
+#include "kernels/framework/autocast.h"
 #include "kernels/framework/decoder.h"
 
 static struct value head_of(const struct framework_run *run)
@@ -9,8 +9,9 @@ static struct value head_of(const struct framework_run *run)
 static struct value logits_of(struct framework_run *run, struct value hidden)
 {
     struct tape *tape = &run->tape;
-    struct value head = head_of(run), input = aten_to(tape, hidden, head.dtype, CATEGORY_ACTIVATIONS);
-    struct value logits = aten_linear(tape, input, head, (struct value){0}, CATEGORY_LOGITS);
+    enum dtype dtype = run->framework.head == HEAD_F32 ? DTYPE_F32 : hidden.dtype;
+    struct value none = {0}, input = aten_to(tape, hidden, dtype, CATEGORY_ACTIVATIONS);
+    struct value logits = autocast_linear(&run->autocast, tape, input, head_of(run), none, CATEGORY_LOGITS);
     tape_drop(tape, &input);
     return logits;
 }
@@ -39,8 +40,7 @@ static struct value whole_loss(struct framework_run *run, struct value *hidden, 
     tape_drop(tape, &wide);
     tape_drop(tape, &padded);
     tape_drop(tape, &targets);
-    if (run->framework.outputs == OUTPUTS_KEPT)
-        *outputs = tape_detach(logits);
+    *outputs = tape_detach(logits);
     tape_drop(tape, &logits);
     return loss;
 }
@@ -50,10 +50,12 @@ static struct value chunk_loss(void *context, size_t index, struct value hidden)
     struct framework_run *run = context;
     struct tape *tape = &run->tape;
     (void)index;
+    autocast_enter(&run->autocast);
     struct value logits = logits_of(run, hidden), wide = aten_to(tape, logits, DTYPE_F32, CATEGORY_LOGITS);
     tape_drop(tape, &logits);
     struct value loss = aten_cross_entropy(tape, wide, run->labels);
     tape_drop(tape, &wide);
+    autocast_exit(&run->autocast, tape);
     return loss;
 }
 
@@ -103,6 +105,35 @@ static struct value scalar(struct tape *tape, const char *name, struct node *nod
     return value;
 }
 
+// a b^T within a fused head, under autocast.
+static struct value product(struct framework_run *run, struct value a, struct value b, enum category category)
+{
+    return autocast_linear(&run->autocast, &run->tape, a, b, (struct value){0}, category);
+}
+
+static struct value transposed(struct value x)
+{
+    size_t rows = x.rows;
+    x.rows = x.cols;
+    x.cols = rows;
+    return x;
+}
+
+// *logits: of some tokens, which become their gradient, and from it the gradients of those tokens and of the head.
+static void liger_chunk(struct framework_run *run, struct value hidden, struct value head, struct value *logits)
+{
+    struct tape *tape = &run->tape;
+    struct value view = head;
+    view.node = NULL;
+    tape_rebind(tape, logits, product(run, hidden, view, CATEGORY_LOGITS));
+    struct value part = product(run, *logits, transposed(head), CATEGORY_ACTIVATIONS);
+    tape_drop(tape, &part);
+    if (head.node) {
+        part = product(run, transposed(*logits), transposed(hidden), CATEGORY_GRADIENTS);
+        tape_drop(tape, &part);
+    }
+}
+
 // Liger's fused head: gradients in the forward, by chunks that are as many as the vocabulary is wider than the
 // model.
 static struct value liger_loss(struct framework_run *run, struct value hidden)
@@ -116,18 +147,14 @@ static struct value liger_loss(struct framework_run *run, struct value hidden)
     if (head.node)
         of_head = tape_new(tape, "zeros_like", vocab, d, head.dtype, CATEGORY_GRADIENTS);
     struct value losses = tape_new(tape, "zeros", n, 1, DTYPE_F32, CATEGORY_ACTIVATIONS), logits = {0};
+    bool before = tape->no_grad;
+    tape->no_grad = true;
     for (size_t start = 0; start < n; start += rows) {
-        size_t count = n - start < rows ? n - start : rows;
-        double flops = 2.0 * (double)count * (double)d * (double)vocab;
-        tape_rebind(tape, &logits, tape_new(tape, "mm", count, vocab, hidden.dtype, CATEGORY_LOGITS));
-        struct value part = tape_new(tape, "mm", count, d, hidden.dtype, CATEGORY_ACTIVATIONS);
-        tape_drop(tape, &part);
-        if (head.node) {
-            part = tape_new(tape, "mm", vocab, d, head.dtype, CATEGORY_GRADIENTS);
-            tape_drop(tape, &part);
-        }
-        tape->device->counters.flops += (head.node ? 3 : 2) * flops;
+        struct value chunk = hidden;
+        chunk.rows = n - start < rows ? n - start : rows;
+        liger_chunk(run, chunk, head, &logits);
     }
+    tape->no_grad = before;
     tape_save(tape, node, grad);
     if (head.node)
         tape_save(tape, node, of_head);
@@ -149,6 +176,27 @@ static struct value trl_tile(struct tape *tape, struct value hidden)
     return tape_new(tape, "tile", rows, TRL_COLS, DTYPE_BF16, CATEGORY_LOGITS);
 }
 
+// Casts of what is in f32, by tiles: a name keeps each until the next one is there, of the weight's if `kept`.
+static void trl_casts(struct tape *tape, struct value hidden, struct value weight, bool kept)
+{
+    struct value own_hidden = {0}, own_weight = {0};
+    hidden.node = weight.node = NULL;
+    for (size_t row = 0; row < hidden.rows; row += TRL_ROWS) {
+        struct value part = hidden;
+        part.rows = hidden.rows - row < TRL_ROWS ? hidden.rows - row : TRL_ROWS;
+        tape_rebind(tape, &own_hidden, aten_to(tape, part, DTYPE_BF16, CATEGORY_ACTIVATIONS));
+        for (size_t col = 0; col < weight.rows; col += TRL_COLS) {
+            part = weight;
+            part.rows = weight.rows - col < TRL_COLS ? weight.rows - col : TRL_COLS;
+            tape_rebind(tape, &own_weight, aten_to(tape, part, DTYPE_BF16, CATEGORY_WEIGHTS));
+            if (!kept)
+                tape_drop(tape, &own_weight);
+        }
+    }
+    tape_drop(tape, &own_weight);
+    tape_drop(tape, &own_hidden);
+}
+
 static void trl_backward(struct tape *tape, struct node *node, struct value grad, struct value given[NODE_INPUTS])
 {
     struct value wide[2] = {{0}};
@@ -157,7 +205,12 @@ static void trl_backward(struct tape *tape, struct node *node, struct value grad
         if (node_needs(node, i))
             wide[i] = tape_new(tape, "zeros", node->inputs[i].rows, node->inputs[i].cols, DTYPE_F32,
                                i ? CATEGORY_GRADIENTS : CATEGORY_ACTIVATIONS);
-    struct value tile = trl_tile(tape, node->inputs[0]);
+    struct value tile = trl_tile(tape, node->inputs[0]), read[2];
+    for (size_t i = 0; i < 2; i++) {
+        read[i] = node->inputs[i];
+        read[i].storage = node->saved[i].storage;
+    }
+    trl_casts(tape, read[0], read[1], true);
     for (size_t i = 0; i < 2; i++)
         if (node_needs(node, i))
             given[i] = aten_to(tape, wide[i], node->inputs[i].dtype, wide[i].storage->category);
@@ -175,6 +228,7 @@ static struct value trl_loss(struct framework_run *run, struct value hidden)
     for (size_t i = 0; i < 7; i++)
         of_rows[i] = tape_new(tape, "zeros", hidden.rows, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct value tile = trl_tile(tape, own);
+    trl_casts(tape, own, inputs[1], false);
     for (size_t i = 7; i < 9; i++)
         of_rows[i] = tape_new(tape, "add", hidden.rows, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
     tape_save(tape, node, own);

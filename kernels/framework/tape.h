@@ -123,6 +123,10 @@ void tape_save(struct tape *tape, struct node *node, struct value value);
 // Makes the value a leaf, whose gradient is kept.
 void tape_leaf(struct value *value);
 void tape_leaf_close(struct tape *tape, struct value *value);
+static inline bool tape_is_leaf(const struct tape *tape, struct value value)
+{
+    return value.node && !value.node->backward && value.node != &tape->inner;
+}
 // Tells whether backward is to compute the gradient of input i.
 static inline bool node_needs(const struct node *node, size_t i)
 {

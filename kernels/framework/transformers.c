@@ -13,7 +13,7 @@ static enum dtype dtype_of(const struct framework_run *run, const struct paramet
     bool wide = parameter_is_factor(parameter)  ? run->framework.adapters == ADAPTERS_F32
                 : parameter == run->model->head ? run->framework.head == HEAD_F32
                                                 : false;
-    return wide ? DTYPE_F32 : DTYPE_BF16;
+    return wide ? DTYPE_F32 : parameter_is_factor(parameter) ? DTYPE_BF16 : run->dtype;
 }
 
 static void open_parameter(struct framework_run *run, size_t i)
@@ -56,6 +56,8 @@ void framework_run_open(struct framework_run *run, const struct model *model,
         .model = model,
         .framework = options->framework,
         .walk = options->walk,
+        .autocast = {.on = options->framework.mixed_precision == MIXED_PRECISION_BF16},
+        .dtype = device->ops->dtype,
         .context = options->context,
         .batch = options->batch,
         .states = options->states};
@@ -71,7 +73,7 @@ void framework_run_open(struct framework_run *run, const struct model *model,
     for (size_t i = 0; i < 2; i++)
         run->library[i] = tape_new(tape, "cublas", library_bytes / sizeof(float), 1, DTYPE_F32, CATEGORY_WORKSPACE);
     if (model->config.embedding_scale > 0)
-        run->embedding_scale = tape_new(tape, "embed_scale", 1, 1, DTYPE_BF16, CATEGORY_WEIGHTS);
+        run->embedding_scale = tape_new(tape, "embed_scale", 1, 1, run->dtype, CATEGORY_WEIGHTS);
     run->ids = tape_new(tape, "input_ids", tokens, 1, DTYPE_I64, CATEGORY_DATA);
     run->labels = tape_new(tape, "labels", tokens, 1, DTYPE_I64, CATEGORY_DATA);
     if (run->framework.mask == MASK_PADDED)
@@ -94,17 +96,30 @@ static void update(struct framework_run *run)
         tape_within(&run->tape, "foreach", bytes);
 }
 
+// Hands the outputs on to the caller: in f32 if accelerate has wrapped the model's forward.
+static void hand_on(struct framework_run *run, struct value *outputs)
+{
+    struct tape *tape = &run->tape;
+    if (run->autocast.on && outputs->storage && run->framework.trainer != TRAINER_PLAIN)
+        tape_rebind(tape, outputs, aten_to(tape, *outputs, DTYPE_F32, CATEGORY_LOGITS));
+    if (run->framework.outputs == OUTPUTS_RELEASED)
+        tape_drop(tape, outputs);
+}
+
 void framework_run_step(struct framework_run *run)
 {
     struct tape *tape = &run->tape;
     struct value outputs = {0};
     tape->moment = "forward";
+    autocast_enter(&run->autocast);
     struct value hidden = decoder_forward(run);
     // Checkpoints without reentrance keep the tables that they read, until the lowest layer's is done; those with
     // reentrance are functions that end with the graph.
     if (!is_reentrant(run))
         attention_end_tables(run);
     struct value loss = decoder_loss(run, &hidden, &outputs);
+    autocast_exit(&run->autocast, tape);
+    hand_on(run, &outputs);
     tape->moment = "backward";
     struct value grad = tape_new(tape, "ones_like", 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS), root = tape_share(grad);
     tape_backward(tape, &root, 0);
@@ -166,6 +181,7 @@ void framework_run_close(struct framework_run *run)
         tape_drop(tape, &run->frequencies[i]);
     free(run->weights);
     free(run->state);
+    autocast_close(&run->autocast);
     tape_close(tape);
     torch_pool_close(&run->pool);
     *run = (struct framework_run){0};
