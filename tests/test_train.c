@@ -5,9 +5,10 @@
 #include "tests/scratch.h"
 #include "tests/training_run.h"
 
-#define MODEL                                                                                                      \
-    "'model': {'layers': 2, 'width': 16, 'heads': 4, 'kv_heads': 2, 'head_dim': 4, 'ffn': 24, 'vocab': 256%s}"
-#define DATA "'data': {'text': 'experiments/data/king-james.txt'}"
+#define SHAPE       "'layers': 2, 'width': 16, 'heads': 4, 'kv_heads': 2, 'head_dim': 4, 'ffn': 24, 'vocab': 256"
+#define MODEL       "'model': {" SHAPE "%s}"
+#define WHOLE_MODEL "'model': {" SHAPE "}"
+#define DATA        "'data': {'text': 'experiments/data/king-james.txt'}"
 enum { STEPS = 20, CONTEXT = 24 };
 
 // json: a trial's keys besides those of a small model in f64, with ' for ".
@@ -216,6 +217,18 @@ static void gradients_are_clipped(void **state)
     }
 }
 
+// A method that draws has a count of FLOPs for each step, which differ; of others one is that of all.
+static void check_work(const json_t *record, bool draws)
+{
+    const json_t *flops = json_object_get(json_object_get(record, "curve"), "flops");
+    bool uneven = false;
+    assert_int_equal(json_array_size(flops), draws ? 5 : 0);
+    for (size_t i = 0; i < json_array_size(flops); i++)
+        uneven |= json_number_value(json_array_get(flops, i)) < number(record, "flops") ||
+                  json_number_value(json_array_get(flops, i)) > number(record, "flops");
+    assert_true(!draws || (uneven && json_number_value(json_array_get(flops, 0)) == number(record, "flops")));
+}
+
 // A trial that trains is measured like any other: its steps are the samples, its bytes are as planned, and the
 // curve is that of the same run on the command line.
 static void trials_record_the_curve(void **state)
@@ -261,10 +274,83 @@ static void trials_record_the_curve(void **state)
         assert_int_equal(json_integer_value(json_array_get(at, 1)), 2);
         assert_int_equal(json_integer_value(json_array_get(at, 3)), 5);
         assert_int_equal(json_array_size(json_object_get(curve, "evaluation_loss")), 4);
+        check_work(record, (*m)->draw);
         training_run_close(&run);
         json_decref(planned);
         json_decref(record);
     }
+}
+
+// Steps take the first tokens of each window, and an evaluation takes whole windows.
+static void steps_take_the_first_tokens_of_a_window(void **state)
+{
+    enum { WINDOWS = 6, TAKEN = 10, WINDOW = 16 };
+    struct scratch *scratch = *state;
+    char text[WINDOWS * WINDOW], firsts[WINDOWS * TAKEN];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 26);
+    for (size_t i = 0; i < sizeof firsts; i++)
+        firsts[i] = text[i / TAKEN * WINDOW + i % TAKEN];
+    char *const data[] = {strdup(scratch_file(scratch, "text", text, sizeof text).text),
+                          strdup(scratch_file(scratch, "firsts", firsts, sizeof firsts).text)};
+    static const char *const keys[] = {
+        "'context': 10, 'train': {'steps': 2, 'shuffle': 5, 'window': 16, 'evaluate'",
+        "'context': 10, 'train': {'steps': 2, 'shuffle': 5, 'evaluate'",
+        "'context': 16, 'train': {'steps': 2, 'shuffle': 5, 'evaluate'"};
+    double losses[COUNT(keys)][2];
+    struct objective_sums held_out[COUNT(keys)];
+    struct status status = {0};
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        struct training_run run;
+        char *json;
+        assert_true(asprintf(&json,
+                             "{" MODEL ", 'data': {'text': '%s'}, 'dtype': 'f64', 'optimizer': 'adamw', 'method': "
+                             "{'name': 'seco', 'chunk': 4}, %s: '%s'}}",
+                             "", data[i == 1], keys[i], data[0]) > 0);
+        training_run_open(&run, json);
+        free(json);
+        assert_true(train_evaluate(&run.train, &held_out[i], &status));
+        for (size_t s = 0; s < COUNT(losses[i]); s++)
+            losses[i][s] = training_run_step(&run);
+        training_run_close(&run);
+    }
+    assert_memory_equal(losses[0], losses[1], sizeof *losses);
+    assert_true(losses[0][0] < losses[2][0] || losses[0][0] > losses[2][0]);
+    assert_true(held_out[0].loss == held_out[2].loss);
+    assert_true(held_out[1].loss < held_out[2].loss || held_out[1].loss > held_out[2].loss);
+    free(data[0]);
+    free(data[1]);
+}
+
+// Runs that differ in the seed draw otherwise; the default seed's first draw is that of a trial that does not
+// train.
+static void each_seed_has_draws_of_its_own(void **state)
+{
+    (void)state;
+    enum { SEEDS = 3, FIRST = 6 };
+    static const char *const keys = "'seed': %d, 'optimizer': 'adamw', 'train': {'steps': 6}, "
+                                    "'method': {'name': 'spaco', 'chunk': 2, 'budget': 3}";
+    uint32_t drawn[SEEDS][FIRST][3];
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct training_run run;
+        char text[300];
+        snprintf(text, sizeof text, keys, seed);
+        run_open(&run, text, "");
+        for (size_t i = 0; i < FIRST; i++) {
+            training_run_step(&run);
+            assert_int_equal(run.report.drawn_chunks.count, 3);
+            memcpy(drawn[seed][i], run.report.drawn_chunks.items, sizeof drawn[seed][i]);
+        }
+        training_run_close(&run);
+    }
+    for (int seed = 0; seed < SEEDS; seed++)
+        assert_memory_not_equal(drawn[seed], drawn[(seed + 1) % SEEDS], sizeof drawn[seed]);
+    json_t *record = record_of("{" WHOLE_MODEL ", " DATA ", 'dtype': 'f64', 'context': 24, "
+                               "'method': {'name': 'spaco', 'chunk': 2, 'budget': 3}}");
+    const json_t *first = json_object_get(record, "drawn_chunks");
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(json_integer_value(json_array_get(first, i)), drawn[1][0][i]);
+    json_decref(record);
 }
 
 static double peak_of(const char *device, const char *text, const char *train)
@@ -295,13 +381,15 @@ static void plans_know_what_is_held_out(void **state)
     assert_true(data && other);
     snprintf(train[0], sizeof train[0], "'evaluate': '%s'", other);
     snprintf(train[1], sizeof train[1], "'held_out': 0.9, 'evaluate_windows': 2");
-    const char *const cases[] = {"'held_out': 0.1", "'held_out': 0.5", train[0], train[1]};
+    const char *const cases[] = {"'held_out': 0.1", "'held_out': 0.5", train[0], train[1],
+                                 "'held_out': 0.5, 'window': 60"};
     for (size_t i = 0; i < COUNT(cases); i++) {
         double measured = peak_of("cpu", data, cases[i]), planned = peak_of("plan-cpu", data, cases[i]);
         if (measured != planned)
             fail_msg("%s: %.0f, planned %.0f", cases[i], measured, planned);
     }
     assert_true(peak_of("plan-cpu", data, cases[0]) < peak_of("plan-cpu", data, cases[1]));
+    assert_true(peak_of("plan-cpu", data, cases[1]) < peak_of("plan-cpu", data, cases[4])); // two are evaluated
     assert_true(peak_of("plan-cpu", "absent", cases[0]) == peak_of("plan-cpu", data, cases[1]));
     assert_true(peak_of("plan-cpu", "absent", cases[3]) == peak_of("plan-cpu", data, cases[3]));
     free(other);
@@ -396,7 +484,7 @@ static void windows_come_in_order(void **state)
     struct status status = {0};
     struct windows windows, held_out;
     int32_t ids[2 * 30];
-    assert_true(windows_open(&windows, &source, 2, 256, 1, 0, &status));
+    assert_true(windows_open(&windows, &source, 2, 2, 256, 1, 0, &status));
     assert_int_equal(windows.order.count, 12); // what is left over makes none
     assert_true(windows_split(&windows, 0.2, &held_out, &status));
     assert_int_equal(windows.order.count, 10);
@@ -407,9 +495,19 @@ static void windows_come_in_order(void **state)
     windows_close(&held_out);
     windows_close(&windows);
 
+    assert_true(windows_open(&windows, &source, 3, 2, 256, 1, 0, &status)); // two tokens of three
+    assert_int_equal(windows.order.count, 8);
+    assert_true(windows_split(&windows, 0.13, &held_out, &status));
+    assert_true(windows_read(&windows, 1, 2, ids, &status));
+    assert_memory_equal(ids, ((int32_t[]){'b', 'c', 'd', 'd'}), 4 * sizeof *ids);
+    assert_true(windows_read(&held_out, 0, 1, ids, &status)); // whole
+    assert_memory_equal(ids, ((int32_t[]){'k', 'l', 'l'}), 3 * sizeof *ids);
+    windows_close(&held_out);
+    windows_close(&windows);
+
     int32_t again[2 * 30], other[2 * 30];
     for (uint64_t seed = 1; seed <= 2; seed++) { // three times through, each time another order
-        assert_true(windows_open(&windows, &source, 2, 256, 1, seed, &status));
+        assert_true(windows_open(&windows, &source, 2, 2, 256, 1, seed, &status));
         assert_true(windows_split(&windows, 0.2, &held_out, &status));
         assert_true(windows_read(&windows, 0, 30, ids, &status));
         assert_true(windows_read(&windows, 25, 5, again, &status) &&
@@ -436,7 +534,7 @@ static void windows_come_in_order(void **state)
     assert_int_equal(firsts, 3);
     epochs_close(&two);
     path = scratch_file(scratch, "text", "ab\xff", 3);
-    assert_true(windows_open(&windows, &source, 1, 255, 1, 0, &status));
+    assert_true(windows_open(&windows, &source, 1, 1, 255, 1, 0, &status));
     assert_false(windows_read(&windows, 2, 1, ids, &status));
     assert_non_null(strstr(status.message, "text: token 2 is 255, expected 0 to 254"));
     windows_close(&windows);
@@ -469,6 +567,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_clipped),
         cmocka_unit_test(shares_are_rounded_down),
         cmocka_unit_test(trials_record_the_curve),
+        cmocka_unit_test_setup_teardown(steps_take_the_first_tokens_of_a_window, scratch_setup, scratch_teardown),
+        cmocka_unit_test(each_seed_has_draws_of_its_own),
         cmocka_unit_test_setup_teardown(plans_know_what_is_held_out, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(state_survives_a_stop, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(windows_come_in_order, scratch_setup, scratch_teardown),

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+enum { CONTEXT = 64 };
+
 // Calls `visit` for every key, those in objects under "measure.warmup".
 static void each_key(const struct trial_key *keys, const char *parent,
                      void (*visit)(const struct trial_key *key, const char *name, void *context), void *context)
@@ -95,14 +97,14 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     char *text;
     struct trial *trial = calloc(1, sizeof *trial);
     assert_non_null(trial);
-    assert_true(asprintf(&text, "{'model': %s, 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
+    assert_true(asprintf(&text, "{'model': %s, 'context': %d, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
                          strcmp(key, "latent_block") == 0 ? "{'preset': 'tiny', 'kv_heads': 4, 'rotary': 16, "
                                                             "'value_dim': 32, 'kv_rank': 32}"
                          : strncmp(key, "rout", 4) == 0 || strcmp(key, "experts") == 0
                              ? "{'preset': 'tiny', 'experts': 4, 'experts_per_token': 2, "
                                "'expert_width': 16, 'correction_bias': true}"
                              : "'tiny'",
-                         beside(parent, key), parent ? parent : key, parent ? "': {" : "",
+                         CONTEXT, beside(parent, key), parent ? parent : key, parent ? "': {" : "",
                          within(parent, key, value), parent ? "'" : "", parent ? key : "", value,
                          parent ? "}" : "") > 0);
     char *json = quoted(text);
@@ -189,7 +191,8 @@ static void try_key(const char *parent, const struct trial_key *key)
         snprintf(text, sizeof text, "%.0f", key->initial);
         if (!key->required) {
             expect_taken(parent, key->name, text, true);
-            snprintf(text, sizeof text, "%.0f", key->initial + 1);
+            // A window holds the context.
+            snprintf(text, sizeof text, "%.0f", key->initial + (strcmp(key->name, "window") == 0 ? CONTEXT : 1));
             expect_taken(parent, key->name, text, false);
         }
         snprintf(text, sizeof text, "%.0f", key->minimum - 1);

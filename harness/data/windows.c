@@ -1,17 +1,17 @@
 #include "harness/data/windows.h"
 
-bool windows_open(struct windows *windows, const struct data_source *source, size_t context, size_t vocab,
-                  uint64_t seed, uint64_t shuffle, struct status *status)
+bool windows_open(struct windows *windows, const struct data_source *source, size_t pitch, size_t context,
+                  size_t vocab, uint64_t seed, uint64_t shuffle, struct status *status)
 {
-    *windows = (struct windows){.context = context, .order.shuffle = shuffle};
+    *windows = (struct windows){.pitch = pitch, .context = context, .order.shuffle = shuffle};
     if (!token_stream_open(&windows->stream, source, vocab, seed, status))
         return false;
-    windows->order.count = windows->stream.count / context;
+    windows->order.count = windows->stream.count / pitch;
     if (source->kind == DATA_RANDOM) // random tokens have no order
         windows->order.shuffle = 0;
     return windows->order.count > 0 ||
            status_set(status, STATUS_BAD_INPUT, "%s: %zu tokens hold no window of %zu; give a smaller context",
-                      source->path, windows->stream.count, context);
+                      source->path, windows->stream.count, pitch);
 }
 
 bool windows_split(struct windows *windows, double share, struct windows *held_out, struct status *status)
@@ -24,8 +24,8 @@ bool windows_split(struct windows *windows, double share, struct windows *held_o
                           "random tokens never end, so no share of them can be held out; give a file of tokens");
     if (kept_back == 0 || kept_back == count)
         return status_set(status, STATUS_BAD_INPUT, "%s: %g of %zu windows of %zu tokens leaves none %s",
-                          source->path, share, count, windows->context, kept_back ? "to train on" : "to evaluate");
-    if (!windows_open(held_out, source, windows->context, windows->stream.vocab, 0, 0, status))
+                          source->path, share, count, windows->pitch, kept_back ? "to train on" : "to evaluate");
+    if (!windows_open(held_out, source, windows->pitch, windows->pitch, windows->stream.vocab, 0, 0, status))
         return false;
     held_out->order = epochs_split(&windows->order, kept_back);
     return true;
@@ -35,7 +35,7 @@ bool windows_read(struct windows *windows, size_t index, size_t count, int32_t *
 {
     bool ok = true;
     for (size_t i = 0; ok && i < count; i++)
-        ok = token_stream_read(&windows->stream, epochs_item(&windows->order, index + i) * windows->context,
+        ok = token_stream_read(&windows->stream, epochs_item(&windows->order, index + i) * windows->pitch,
                                windows->context, ids + i * windows->context, status);
     return ok;
 }

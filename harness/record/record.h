@@ -128,7 +128,8 @@ struct record_pair_sums {
 // For training runs: values per step and per evaluation.
 struct record_curve {
     bool given;
-    struct number_list loss, gradient_norm, evaluation_step, evaluation_loss, unchanged_weights, lost_updates;
+    struct number_list loss, gradient_norm, flops, evaluation_step, evaluation_loss, unchanged_weights,
+        lost_updates;
     struct number_list metrics[OBJECTIVE_METRICS], evaluation_metrics[OBJECTIVE_METRICS];
 };
 

@@ -137,6 +137,8 @@ FIELDS curve_fields[] = {
      .compared_by = record_last_loss, .list = true, .unit = "nats", .meaning = "loss per step, before its update"},
     {FIELD(record_curve, gradient_norm), .type = FIELD_SIZE, .list = true,
      .meaning = "gradient norm per step, before clipping; null: gradients are freed within the backward pass"},
+    {FIELD(record_curve, flops), .type = FIELD_WHOLE, .list = true, .none = NONE_LEFT_OUT, .unit = "FLOPs",
+     .meaning = "FLOPs per step of a method that draws its chunks", .null = "all steps do the same work, flops"},
     {FIELD(record_curve, evaluation_step), .type = FIELD_COUNT, .list = true, .none = NONE_EMPTY,
      .meaning = "number of completed steps at each evaluation of held-out tokens"},
     {FIELD(record_curve, evaluation_loss), .type = FIELD_NUMBER, .compared = COMPARED_RUN_LOSS,

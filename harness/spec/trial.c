@@ -76,6 +76,16 @@ struct split trial_split(const struct trial *trial)
                           parallel->experts};
 }
 
+size_t trial_window(const struct trial *trial)
+{
+    return trial->train.window ? trial->train.window : trial->context;
+}
+
+size_t trial_draw(const struct trial *trial, size_t index)
+{
+    return trial->train.steps ? index + ((trial->seed - 1) << 32) : index;
+}
+
 size_t trial_together(const struct trial *trial)
 {
     size_t group = trial->group > 1 ? trial->group : 1;

@@ -61,6 +61,7 @@ struct training {
     enum ramp warmup_type, decay_type;
     double cycles;
     double clip;                 // maximum gradient norm; 0: no clipping
+    size_t window;               // tokens of a window, of which a step takes the first `context`; 0: as many
     size_t shuffle;              // seed of the order of windows or sequences; 0: the data's order
     double held_out;             // share of windows or sequences, the last ones, held out for evaluation
     struct data_source evaluate; // separate evaluation data, of the data's kind; no path: none
@@ -159,6 +160,11 @@ bool trial_is_of_card(const struct trial *trial);
 // Tokens of a row: for a group, those of all its sequences. For a batch file's groups an upper bound, unless
 // row_tokens is set.
 size_t trial_row_tokens(const struct trial *trial);
+// Tokens of a training run's windows, of which evaluations take all.
+size_t trial_window(const struct trial *trial);
+// The number by which a method draws for step `index`: of a training run, whose `index` counts micro-batches, each
+// seed has its own. Seed 1, the default, has the numbers of other trials.
+size_t trial_draw(const struct trial *trial, size_t index);
 // Number of ranks.
 #define TRIAL_RANKS_MAX (1 << 20)
 size_t trial_ranks(const struct trial *trial);

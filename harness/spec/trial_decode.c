@@ -68,6 +68,15 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
     if (trial->train.shuffle && trial->data.kind == DATA_RANDOM && !trial->planned)
         return json_field_fail(trial_field(fields, "train.shuffle"), status,
                                "orders data, and random tokens have no order; leave it out, or give \"data\"");
+    struct json_field window = trial_field(fields, "train.window");
+    if (trial->train.window && trial->data.kind == DATA_BATCH)
+        return json_field_fail(window, status,
+                               "cuts a source of tokens, and the sequences of a batch file have their own lengths; "
+                               "leave it out");
+    if (trial->train.window && trial->train.window < trial->context)
+        return json_field_fail(
+            window, status, "%zu tokens do not hold the %zu of \"context\" that a step takes; give as many or more",
+            trial->train.window, trial->context);
     if (trial->data.kind == DATA_BATCH)
         return batch.value ||
                json_field_fail(batch, status, "missing; give the sequences of a micro-batch, of the %zu in %s",

@@ -36,7 +36,8 @@ static bool open_held_out(struct train *train, struct status *status)
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: evaluation needs a file of tokens, but the data are random; give \"data\"",
                           settings->evaluate.path);
-    if (settings->evaluate.path && !train_data_open(&train->held_out, trial, &settings->evaluate, 0, status))
+    if (settings->evaluate.path &&
+        !train_data_open(&train->held_out, trial, &settings->evaluate, trial_window(trial), 0, status))
         return false;
     if (settings->held_out == 0 && !settings->evaluate.path)
         return true;
@@ -54,10 +55,11 @@ static size_t evaluated_at_a_time(const struct trial *trial)
     const struct training *settings = &trial->train;
     struct train_data data = {0}, held_out = {0};
     struct status unread = {0};
-    size_t count = trial->batch, max = settings->evaluate_windows;
-    bool known = settings->held_out > 0 ? train_data_open(&data, trial, &trial->data, 0, &unread) &&
-                                              train_data_split(&data, settings->held_out, &held_out, &unread)
-                                        : train_data_open(&held_out, trial, &settings->evaluate, 0, &unread);
+    size_t count = trial->batch, max = settings->evaluate_windows, window = trial_window(trial);
+    bool known = settings->held_out > 0
+                     ? train_data_open(&data, trial, &trial->data, window, 0, &unread) &&
+                           train_data_split(&data, settings->held_out, &held_out, &unread)
+                     : train_data_open(&held_out, trial, &settings->evaluate, window, 0, &unread);
     if (known && train_data_count(&held_out) < count)
         count = train_data_count(&held_out);
     train_data_close(&data);
@@ -111,7 +113,7 @@ static void open_plan_of_windows(struct train *train)
 static bool open_data(struct train *train, struct status *status)
 {
     const struct trial *trial = train->trial;
-    return train_data_open(&train->data, trial, &trial->data, trial->train.shuffle, status) &&
+    return train_data_open(&train->data, trial, &trial->data, trial->context, trial->train.shuffle, status) &&
            open_held_out(train, status) && check_data(train, status) && refer_all(train, status);
 }
 
@@ -166,10 +168,13 @@ static bool read_data(struct train *train, struct train_data *from, size_t first
     const struct trial *trial = train->trial;
     if (!is_dataless(train) || trial->data.kind == DATA_BATCH)
         return train_data_read(from, first, count, data, status);
-    if (!step_data_read_shape(data, trial, status))
+    struct trial of_windows = *trial;
+    if (from == &train->held_out)
+        of_windows.context = trial_window(trial);
+    if (!step_data_read_shape(data, &of_windows, status))
         return false;
     batch_data_keep(data, first % trial->batch, count);
-    return step_data_pack(data, trial, status);
+    return step_data_pack(data, &of_windows, status);
 }
 
 // Adds up the normaliser over `count` sequences, one micro-batch at a time.
@@ -227,7 +232,7 @@ static void *draw_options(const struct trial *trial, size_t draw)
     const struct method *method = trial->method;
     void *options = options_copy(&method->options, trial->options);
     if (method->draw)
-        method->draw(options, draw);
+        method->draw(options, trial_draw(trial, draw));
     return options;
 }
 

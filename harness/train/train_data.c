@@ -71,12 +71,12 @@ static bool check_all(struct train_data *data, struct status *status)
 }
 
 bool train_data_open(struct train_data *data, const struct trial *trial, const struct data_source *source,
-                     uint64_t shuffle, struct status *status)
+                     size_t context, uint64_t shuffle, struct status *status)
 {
     *data = (struct train_data){.trial = trial, .of_files = source->kind == DATA_BATCH};
     if (!data->of_files)
-        return windows_open(&data->windows, source, trial->context, trial->config.vocab, trial->seed, shuffle,
-                            status);
+        return windows_open(&data->windows, source, trial_window(trial), context, trial->config.vocab, trial->seed,
+                            shuffle, status);
     return sequences_expect(source->path, trial->context, 1, status) &&
            sequences_open(&data->sequences, source->path, trial_together(trial), trial->config.vocab, shuffle,
                           status) &&

@@ -23,10 +23,11 @@ struct train_data {
     double *reference;      // [sequences of the files, context], by a second model; NULL: none
 };
 
-// Opens a whole source. shuffle: see struct epochs. Returns false and a status if it cannot be read or lacks inputs
-// of the trial's objective; checks every value of batch files. Release with train_data_close, also after a failure.
+// Opens a whole source. context: tokens of a window to read, for the trial's context or trial_window. shuffle: see
+// struct epochs. Returns false and a status if it cannot be read or lacks inputs of the trial's objective; checks
+// every value of batch files. Release with train_data_close, also after a failure.
 bool train_data_open(struct train_data *data, const struct trial *trial, const struct data_source *source,
-                     uint64_t shuffle, struct status *status);
+                     size_t context, uint64_t shuffle, struct status *status);
 // Splits off the last sequences, a share rounded down, into `held_out`. Returns false and a status if either would
 // be empty. Release held_out separately.
 bool train_data_split(struct train_data *data, double share, struct train_data *held_out, struct status *status);

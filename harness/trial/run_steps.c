@@ -52,7 +52,7 @@ void run_set_draw(struct run *run, size_t index)
     const struct method *method = run->trial->method;
     options_free(&method->options, run->options);
     run->options = options_copy(&method->options, run->trial->options);
-    run->draws = method->draw && method->draw(run->options, index);
+    run->draws = method->draw && method->draw(run->options, trial_draw(run->trial, index));
 }
 
 // Takes over a step's failure from its device; for later draws the reason names the draw, because the record's
@@ -191,6 +191,8 @@ static void note_metrics(struct number_list *lists, const struct train *train, c
 
 static void note_step(struct record_curve *curve, const struct train *train)
 {
+    if (train->trial->method->draw)
+        append(&curve->flops, train->setup->device->counters.flops);
     append(&curve->loss, train->sums.loss);
     append(&curve->gradient_norm, train->gradient_norm);
     if (train->trial->measure.lost_updates) {
