@@ -29,7 +29,7 @@ static const struct option option_rows[] = {
     {OPTION("deferral", NUMBER, struct deferred_options, deferral), .maximum = 1, .initial = 0.5,
      .help = "mean probability that a chunk but the last runs backward in a second pass, with the gradient of its "
              "keys and values; 0: none does, which is biased"},
-    {OPTION("deferral_shape", CHOICE, struct deferred_options, shape), .initial = SHAPE_FLAT,
+    {OPTION("deferral_shape", CHOICE, struct deferred_options, shape), .initial = SHAPE_RAMP,
      .choices = OPTION_CHOICES("flat", "ramp"),
      .help = "probability of deferral by chunk: the same for all, or in proportion to the chunks to the right"},
     {OPTION("backward_share", NUMBER, struct deferred_options, backward_share), .maximum = 1, .initial = 1,
@@ -184,7 +184,7 @@ static const char *effectless(const struct deferred_options *options)
     if (fixed && options->sampler_seed != SEED)
         return "draw \"fixed\" draws nothing, and takes no sampler_seed";
     bool even = options->deferral == 0 || options->deferral == options->backward_share;
-    return options->shape != SHAPE_FLAT && even
+    return options->shape != SHAPE_RAMP && even
                ? "deferral_shape has no effect with deferral 0, or one as large as backward_share"
                : NULL;
 }

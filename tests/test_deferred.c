@@ -70,13 +70,13 @@ struct form {
     size_t draws;
 };
 static const struct form forms[] = {
-    {"deferral=0.5", {.5, .5, .5, .5, .5, 0}, 1, 32},
-    {"deferral=0.25", {.25, .25, .25, .25, .25, 0}, 1, 32},
-    {"deferral=0.5 deferral_shape=ramp", {5 / 6., 4 / 6., 3 / 6., 2 / 6., 1 / 6., 0}, 1, 32},
+    {"deferral=0.5 deferral_shape=flat", {.5, .5, .5, .5, .5, 0}, 1, 32},
+    {"deferral=0.25 deferral_shape=flat", {.25, .25, .25, .25, .25, 0}, 1, 32},
+    {"", {5 / 6., 4 / 6., 3 / 6., 2 / 6., 1 / 6., 0}, 1, 32},
     // The first chunk has the most that there is, and the others the rest of 5 * 0.7.
-    {"deferral=0.7 deferral_shape=ramp", {1, 1, .75, .5, .25, 0}, 1, 8},
-    {"deferral=0.6 backward_share=0.75", {.6, .6, .6, .6, .6, 0}, .75, 2 * 243},
-    {"deferral=0.24 deferral_shape=ramp backward_share=0.4", {.4, .32, .24, .16, .08, 0}, .4, 2 * 2 * 81},
+    {"deferral=0.7", {1, 1, .75, .5, .25, 0}, 1, 8},
+    {"deferral=0.6 deferral_shape=flat backward_share=0.75", {.6, .6, .6, .6, .6, 0}, .75, 2 * 243},
+    {"deferral=0.24 backward_share=0.4", {.4, .32, .24, .16, .08, 0}, .4, 2 * 2 * 81},
     {"deferral=0 backward_share=0.5", {0}, .5, 64},
     {"deferral=0", {0}, 1, 1},
     {"deferral=1", {1, 1, 1, 1, 1, 0}, 1, 1},
@@ -223,7 +223,7 @@ static void every_family_is_unbiased(void **state)
         fixture_open(&f);
         struct draws d = {0};
         check_mean(&f,
-                   i % 2 ? "chunk=6 deferral=0.5" : "chunk=6 deferral=0.4 deferral_shape=ramp backward_share=0.9",
+                   i % 2 ? "chunk=6 deferral_shape=flat" : "chunk=6 deferral=0.4 backward_share=0.9",
                    &d, what);
         fixture_close(&f);
     }
@@ -271,7 +271,7 @@ static void seeds_follow_probabilities(void **state)
     for (size_t seed = 1; seed <= draws; seed++) {
         struct step_report report = {0}, again = {0};
         char text[160];
-        snprintf(text, sizeof text, "chunk=4 deferral=0.4 deferral_shape=ramp backward_share=0.8 sampler_seed=%zu",
+        snprintf(text, sizeof text, "chunk=4 deferral=0.4 backward_share=0.8 sampler_seed=%zu",
                  seed);
         double *found = step_of(&f, "deferred", text, &report);
         for (size_t c = 0; c < CHUNKS; c++) {
@@ -280,7 +280,7 @@ static void seeds_follow_probabilities(void **state)
         }
         static const char *const ways[] = {"", " offload=kv", " inner=checkpoint"};
         void *options = fixture_options(
-            deferred(), "chunk=4 deferral=0.4 deferral_shape=ramp backward_share=0.8 draw=fixed%s", ways[seed % 3]);
+            deferred(), "chunk=4 deferral=0.4 backward_share=0.8 draw=fixed%s", ways[seed % 3]);
         const struct option *rows[] = {option_find(&deferred()->options, "later_chunks"),
                                        option_find(&deferred()->options, "skipped_chunks")};
         *(struct index_list *)(void *)((char *)options + rows[0]->offset) = index_list_copy(&report.drawn_chunks);
