@@ -222,9 +222,7 @@ static void every_family_is_unbiased(void **state)
             continue;
         fixture_open(&f);
         struct draws d = {0};
-        check_mean(&f,
-                   i % 2 ? "chunk=6 deferral_shape=flat" : "chunk=6 deferral=0.4 backward_share=0.9",
-                   &d, what);
+        check_mean(&f, i % 2 ? "chunk=6 deferral_shape=flat" : "chunk=6 deferral=0.4 backward_share=0.9", &d, what);
         fixture_close(&f);
     }
 }
@@ -271,16 +269,15 @@ static void seeds_follow_probabilities(void **state)
     for (size_t seed = 1; seed <= draws; seed++) {
         struct step_report report = {0}, again = {0};
         char text[160];
-        snprintf(text, sizeof text, "chunk=4 deferral=0.4 backward_share=0.8 sampler_seed=%zu",
-                 seed);
+        snprintf(text, sizeof text, "chunk=4 deferral=0.4 backward_share=0.8 sampler_seed=%zu", seed);
         double *found = step_of(&f, "deferred", text, &report);
         for (size_t c = 0; c < CHUNKS; c++) {
             later[c] += bits_of(&report.drawn_chunks) >> c & 1;
             skipped[c] += bits_of(&report.skipped_chunks) >> c & 1;
         }
         static const char *const ways[] = {"", " offload=kv", " inner=checkpoint"};
-        void *options = fixture_options(
-            deferred(), "chunk=4 deferral=0.4 backward_share=0.8 draw=fixed%s", ways[seed % 3]);
+        void *options =
+            fixture_options(deferred(), "chunk=4 deferral=0.4 backward_share=0.8 draw=fixed%s", ways[seed % 3]);
         const struct option *rows[] = {option_find(&deferred()->options, "later_chunks"),
                                        option_find(&deferred()->options, "skipped_chunks")};
         *(struct index_list *)(void *)((char *)options + rows[0]->offset) = index_list_copy(&report.drawn_chunks);
