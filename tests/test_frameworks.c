@@ -24,7 +24,7 @@ static size_t size_of(json_t *object, const char *name)
 }
 
 #define LORA_ALL ((1u << LORA_PROJECTIONS) - 1)
-enum { RESIDENT, FORWARD, KEPT, BACKWARD, MOMENTS };
+enum { RESIDENT, FORWARD, KEPT, BACKWARD, UPDATE, MOMENTS };
 
 // Two defaults of peft's LoHa, which the counting process made by importing it; a run makes them on the host.
 #define IMPORTED 1024
@@ -46,9 +46,12 @@ struct setting {
     enum framework_head head;
     enum framework_trainer trainer;
     enum framework_mixed_precision mixed_precision;
+    enum framework_optim optim;
+    enum framework_optimizer optimizer_form;
     enum dtype dtype; // of weights; DTYPE_F64: bf16
     size_t loss_rows; // 0: 2048
-    // Bytes before the step, the most of its forward, what that leaves, and the most of its backward.
+    // Bytes before the step, the most of its forward, what that leaves, the most of its backward, and of its update
+    // if it has an optimizer.
     size_t moments[MOMENTS];
 };
 
@@ -338,11 +341,15 @@ static void watch(void *observer, const struct storage *storage, bool allocated)
     struct watch *seen = observer;
     bool forward = strcmp(seen->tape->moment, "forward") == 0,
          backward = strcmp(seen->tape->moment, "backward") == 0;
+    if (storage->place == PLACE_HOST)
+        return;
     seen->live_bytes += allocated ? storage->bytes : -storage->bytes;
-    size_t *most = &seen->moments[forward ? FORWARD : BACKWARD];
+    size_t *most = &seen->moments[forward ? FORWARD : backward ? BACKWARD : UPDATE];
     if (forward)
         seen->moments[KEPT] = seen->live_bytes - seen->moments[RESIDENT];
-    if ((forward || backward) && seen->live_bytes > *most)
+    if (backward)
+        seen->moments[UPDATE] = seen->live_bytes;
+    if (seen->live_bytes > *most)
         *most = seen->live_bytes;
 }
 
@@ -356,7 +363,7 @@ static void planned(const struct setting *setting, void (*use)(struct framework_
     struct framework_run_options options = {.walk = setting->checkpoint ? WALK_CHECKPOINT : WALK_FULL,
                                             .context = setting->context,
                                             .batch = setting->batch ? setting->batch : 1,
-                                            .states = setting->adamw ? FRAMEWORK_STATES : 0};
+                                            .has_optimizer = setting->adamw};
     options.framework = (struct framework){.version = setting->version,
                                            .loss = setting->loss,
                                            .outputs = setting->outputs,
@@ -367,6 +374,8 @@ static void planned(const struct setting *setting, void (*use)(struct framework_
                                            .attention = setting->attention,
                                            .head = setting->head,
                                            .trainer = setting->trainer,
+                                           .optim = setting->optim,
+                                           .optimizer_form = setting->optimizer_form,
                                            .mixed_precision = setting->mixed_precision,
                                            .loss_rows = setting->loss_rows ? setting->loss_rows : 2048};
     framework_resolve(&options.framework);
@@ -1579,18 +1588,180 @@ static const struct setting ways[] = {
      .dtype = DTYPE_F32,
      .checkpoint = true,
      .moments = {1262592, 278932992, 7142400, 278888960}},
+    {.model = "wide",
+     .context = 64,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {15157760, 16776192, 320512, 22268416, 25257984}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {1226240, 1930752, 448512, 2185728, 2042368}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {19947008, 23154688, 304128, 27705344, 29875712}},
+    {.model = "wide",
+     .context = 64,
+     .optimizer_form = OPTIMIZER_FUSED,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {15173120, 16791552, 320512, 22283776, 20225024}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .optimizer_form = OPTIMIZER_FUSED,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {1241088, 1945600, 448512, 2200576, 1649152}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .optimizer_form = OPTIMIZER_FUSED,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {19968512, 23176192, 304128, 27726848, 24932864}},
+    {.model = "wide",
+     .context = 64,
+     .optim = OPTIM_ADAFACTOR,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {5246464, 6864896, 320512, 12357120, 15541248}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .optim = OPTIM_ADAFACTOR,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {459264, 1163776, 448512, 1418752, 1895936}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .optim = OPTIM_ADAFACTOR,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {10225664, 13433344, 304128, 17984000, 16762880}},
+    {.model = "wide",
+     .context = 64,
+     .optim = OPTIM_SGD,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {5053952, 6672384, 320512, 12164608, 10105856}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .optim = OPTIM_SGD,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {410112, 1114624, 448512, 1369600, 818176}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .optim = OPTIM_SGD,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {10018304, 13225984, 304128, 17776640, 14982656}},
+    {.model = "wide",
+     .context = 64,
+     .optim = OPTIM_ADAMW_8BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {10651136, 12269568, 320512, 17761792, 15703040}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .optim = OPTIM_ADAMW_8BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {914944, 1619456, 448512, 1874432, 1323008}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .optim = OPTIM_ADAMW_8BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {12908032, 16115712, 304128, 20666368, 17872384}},
+    {.model = "wide",
+     .context = 64,
+     .optim = OPTIM_PAGED_ADAMW_8BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {5932544, 7550976, 320512, 13043200, 10984448}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .optim = OPTIM_PAGED_ADAMW_8BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {914944, 1619456, 448512, 1874432, 1323008}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .optim = OPTIM_PAGED_ADAMW_8BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {10548736, 13756416, 304128, 18307072, 15513088}},
+    {.model = "wide",
+     .context = 64,
+     .optim = OPTIM_PAGED_ADAMW_32BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {6380032, 7998464, 320512, 13490688, 11431936}},
+    {.model = "tied",
+     .context = 64,
+     .outputs = OUTPUTS_KEPT,
+     .trainer = TRAINER_PLAIN,
+     .optim = OPTIM_PAGED_ADAMW_32BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {2035200, 2739712, 448512, 2994688, 2443264}},
+    {.model = "wide",
+     .context = 64,
+     .rank = 32,
+     .targets = LORA_ALL,
+     .optim = OPTIM_PAGED_ADAMW_32BIT,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {10509824, 13717504, 304128, 18268160, 15474176}},
+    {.model = "qwen2",
+     .context = 64,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {1624064, 2328576, 320512, 2455552, 2697216}},
+    {.model = "qwen3",
+     .context = 64,
+     .optim = OPTIM_ADAFACTOR,
+     .adamw = true,
+     .checkpoint = true,
+     .moments = {601600, 1306112, 320512, 1433088, 2209792}},
 };
 
 static void moments_are_transformers(void **state)
 {
     (void)state;
-    static const char *const names[] = {"resident", "forward", "kept", "backward"};
+    static const char *const names[] = {"resident", "forward", "kept", "backward", "update"};
     size_t wrong = 0;
     for (size_t i = 0; i < COUNT(small) + COUNT(ways); i++) {
         const struct setting *setting = i < COUNT(small) ? &small[i] : &ways[i - COUNT(small)];
         struct watch seen;
         planned(setting, watch_step, &seen);
-        for (int m = 0; m < MOMENTS; m++) {
+        for (int m = 0; m < (setting->moments[UPDATE] ? MOMENTS : UPDATE); m++) {
             wrong += seen.moments[m] != setting->moments[m];
             if (seen.moments[m] != setting->moments[m])
                 print_message("small setting %zu, %s: %s: planned %zu bytes, transformers %zu, %+.0f\n", i,

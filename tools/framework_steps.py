@@ -8,6 +8,7 @@ Autocast has no meta device. Its steps are of fake tensors of a processor, which
 dispatch casts: linear, matmul and scaled_dot_product_attention are in its list there as on CUDA.
 """
 import dataclasses
+import importlib
 import weakref
 from unittest import mock
 
@@ -53,10 +54,12 @@ class Setting:
     trainer: str = "hf"
     mixed_precision: str = "no"
     dtype: str = "bf16"
+    optim: str = "adamw"
+    optimizer_form: str = "foreach"
 
     def words(self):
         framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters", "head",
-                     "trainer", "mixed_precision"]
+                     "trainer", "mixed_precision", "optim", "optimizer_form"]
         words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch), "--dtype", self.dtype,
                  "--framework", ",".join(f"{key}={getattr(self, key)}" for key in framework)]
         if self.rank:
@@ -133,11 +136,12 @@ class Storages(TorchDispatchMode):
         return out
 
     def moments(self):
-        """Bytes before the step, the most of its forward, what that leaves, and the most of its backward; without the libraries'
-        workspaces."""
-        live = {name: [event.live for event in self.events if event.moment == name] for name in ("setup", "forward", "backward")}
+        """Bytes before the step, the most of its forward, what that leaves, and the most of its backward and its update; without the
+        libraries' workspaces."""
+        live = {name: [event.live for event in self.events if event.moment == name]
+                for name in ("setup", "forward", "backward", "optimizer")}
         before = live["setup"][-1] - 2 * CUBLAS
-        return before, max(live["forward"]) - 2 * CUBLAS, live["forward"][-1] - live["setup"][-1], max(live["backward"]) - 2 * CUBLAS
+        return before, max(live["forward"]) - 2 * CUBLAS, live["forward"][-1] - live["setup"][-1], max(live["backward"]) - 2 * CUBLAS, max(live["backward"][-1:] + live["optimizer"]) - 2 * CUBLAS
 
     def peak(self):
         return max((event for event in self.events if event.moment != "setup"), key=lambda event: event.live)
@@ -289,6 +293,38 @@ def loss_of(model, base, ids, labels, padding, setting):
     return Trl.apply(hidden.clone(), weight).sum(), None
 
 
+def optimizer_of(model, setting):
+    """The optimizer as Trainer makes it; a script gives all weights in one group."""
+    groups = [[p for p in model.parameters() if p.requires_grad]]
+    if setting.trainer != "plain":
+        decay = set(transformers.Trainer.get_decay_parameter_names(None, model))
+        trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        groups = [[p for name, p in trained if (name in decay) == first] for first in (True, False)]
+    groups = [{"params": group} for group in groups]
+    if setting.optim == "adamw":
+        importlib.import_module("torch.optim.optimizer")._get_fused_kernels_supported_devices = lambda: ["meta"]
+        form = {"fused": True} if setting.optimizer_form == "fused" else {"foreach": True}
+        return torch.optim.AdamW(groups, **form)
+    if setting.optim == "adafactor":
+        return transformers.Adafactor(groups, lr=1e-4, scale_parameter=False, relative_step=False)
+    if setting.optim == "sgd":
+        return torch.optim.SGD(groups, lr=1e-4, foreach=True)
+    import bitsandbytes
+    bitsandbytes.functional.is_on_gpu = lambda tensors: True
+    bitsandbytes.functional.get_paged = lambda *shape, dtype, device: torch.empty(*shape, dtype=dtype, device="cpu")
+    bitsandbytes.functional.fill = lambda *arguments: None
+    bitsandbytes.functional.prefetch_tensor = lambda *arguments: None
+    bitsandbytes.optim.optimizer.sync_gpu = lambda tensor: None
+    bits, manager = 8 if "8bit" in setting.optim else 32, bitsandbytes.optim.GlobalOptimManager.get_instance()
+    manager.initialize()  # without those of a setting before
+    if bits == 8 and setting.trainer != "plain":
+        for module in model.modules():
+            if isinstance(module, torch.nn.Embedding):
+                manager.register_module_override(module, "weight", {"optim_bits": 32})
+    with torch.device("cpu"):  # where its tables are made
+        return bitsandbytes.optim.AdamW(groups, optim_bits=bits, is_paged="paged" in setting.optim)
+
+
 def storages(config, setting):
     """The storages of one step, after one that made the optimizer's state and gradients that are held."""
     F.scaled_dot_product_attention = attention(setting.attention)
@@ -299,11 +335,11 @@ def storages(config, setting):
         model, base = build(config, setting)
         trained = [p for p in model.parameters() if p.requires_grad]
         libraries = [torch.empty(CUBLAS, dtype=torch.uint8) for _ in range(2)]
-        optimizer = torch.optim.AdamW(trained, foreach=True) if setting.optimizer else None
+        optimizer = optimizer_of(model, setting) if setting.optimizer else None
         if optimizer or setting.gradients == "held":
             for p in trained:
                 p.grad = torch.empty_like(p)
-        with torch.device("cpu"):  # where AdamW counts its steps
+        with torch.device("cpu"):  # where foreach counts its steps
             if optimizer:
                 optimizer.step()
         if setting.gradients == "fresh":

@@ -257,21 +257,51 @@ static bool check_text(const struct reading *reading, const char *what, const ch
                       text, remedy);
 }
 
+// Names of Trainer's `optim`, and what a plan calls them; optim NULL: AdamW.
+static const struct {
+    const char *name, *optim, *form;
+} optimizers[] = {{"adamw_torch", NULL, NULL},
+                  {"adamw_torch_fused", NULL, "fused"},
+                  {"adamw_8bit", "adamw_8bit", NULL},
+                  {"adamw_bnb_8bit", "adamw_8bit", NULL},
+                  {"paged_adamw_8bit", "paged_adamw_8bit", NULL},
+                  {"paged_adamw", "paged_adamw_32bit", NULL},
+                  {"paged_adamw_32bit", "paged_adamw_32bit", NULL},
+                  {"adafactor", "adafactor", NULL},
+                  {"sgd", "sgd", NULL},
+                  {"none", NULL, NULL},
+                  {NULL, NULL, NULL}};
+
+static size_t optimizer_of(const char *name)
+{
+    size_t i = 0;
+    while (optimizers[i].name && strcmp(optimizers[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static bool check_optimizer(const struct reading *reading)
+{
+    const char *name = reading->facts.optimizer;
+    return !name || optimizers[optimizer_of(name)].name ||
+           status_set(reading->status, STATUS_BAD_INPUT,
+                      "%s: optimizer \"%s\" is not known: adamw_torch, adamw_torch_fused, adamw_8bit, "
+                      "paged_adamw_8bit, paged_adamw_32bit, adafactor and sgd are",
+                      reading->path, name);
+}
+
 static bool check_texts(const struct reading *reading)
 {
     static const char *const
         dtypes[] = {"bfloat16", "bf16", "auto", "torch.bfloat16", "float32", "torch.float32", NULL},
         *const attentions[] = {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2", "eager", NULL},
-        *const optimizers[] = {"adamw_torch", "adamw_torch_fused", "none", NULL}, *const losses[] = {"nll", NULL},
-        *const stages[] = {"sft", "pt", NULL}, *const kinds[] = {"lora", "full", NULL},
-        *const adapters[] = {"lora", NULL};
+        *const losses[] = {"nll", NULL}, *const stages[] = {"sft", "pt", NULL},
+        *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", NULL};
     const struct run_facts *facts = &reading->facts;
     return check_text(reading, "dtype", facts->dtype, dtypes, "give bfloat16 or float32") &&
            check_text(reading, "attention", facts->attention, attentions,
                       "give sdpa, flash_attention_2 or eager") &&
-           check_text(reading, "optimizer", facts->optimizer, optimizers,
-                      "the states of adamw_torch and adamw_torch_fused are") &&
-           check_text(reading, "loss_type", facts->loss, losses, "give nll") &&
+           check_optimizer(reading) && check_text(reading, "loss_type", facts->loss, losses, "give nll") &&
            check_text(reading, "stage", facts->stage, stages, "a step of sft or pt is") &&
            check_text(reading, "finetuning_type", facts->kind, kinds, "give lora or full") &&
            check_text(reading, "adapter", facts->adapter, adapters, "give lora");
@@ -337,8 +367,11 @@ static json_t *framework_of(const struct reading *reading)
         json_object_set_new(framework, "gradients", json_string("held"));
     if (facts->attention && strcmp(facts->attention, "eager") == 0)
         json_object_set_new(framework, "attention", json_string("eager"));
-    if (strcmp(optimizer, "adamw_torch_fused") == 0)
-        json_object_set_new(framework, "optimizer_form", json_string("fused"));
+    size_t optim = optimizer_of(optimizer);
+    if (optimizers[optim].form)
+        json_object_set_new(framework, "optimizer_form", json_string(optimizers[optim].form));
+    if (optimizers[optim].optim)
+        json_object_set_new(framework, "optim", json_string(optimizers[optim].optim));
     return framework;
 }
 

@@ -76,8 +76,11 @@ static bool check_optimizer(const struct trial *trial, const json_t *own, const 
     *key = "optimizer";
     if (trial->optimizer && strcmp(trial->optimizer->name, "adamw") != 0)
         return status_set(why, STATUS_BAD_INPUT,
-                          "the state of \"%s\" in " FRAMEWORK_NAME " is not known; give adamw, or leave it out",
-                          trial->optimizer->name);
+                          "is this program's own; give adamw, and that of " FRAMEWORK_NAME
+                          " as \"framework\" optim=NAME, or leave it out");
+    if (!trial->optimizer && trial->framework->optim != OPTIM_ADAMW)
+        return status_set(why, STATUS_BAD_INPUT,
+                          "\"framework\" has an \"optim\": give adamw here, too, or leave both out");
     for (size_t i = 0; i < sizeof of_its_own / sizeof *of_its_own; i++)
         if (json_object_get(json_object_get(own, "optimizer"), of_its_own[i]))
             return status_set(why, STATUS_BAD_INPUT, "\"%s\" is of this program's own optimizer; leave it out",

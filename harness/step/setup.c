@@ -180,7 +180,7 @@ static bool open_framework(struct setup *setup, const struct trial *trial, const
                                                        .walk = trial->method->elsewhere,
                                                        .context = setup->batch.context,
                                                        .batch = setup->batch.batch,
-                                                       .states = trial->optimizer ? FRAMEWORK_STATES : 0});
+                                                       .has_optimizer = trial->optimizer});
     return status_take(status, &setup->device->status);
 }
 

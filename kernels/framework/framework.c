@@ -13,6 +13,8 @@ static const char *const gradients[] = {"fresh", "held", NULL};
 static const char *const adapters[] = {"f32", "bf16", NULL};
 static const char *const optimizer_forms[] = {"foreach", "fused", NULL};
 static const char *const mixed_precisions[] = {"no", "bf16", NULL};
+static const char *const optims[] = {"adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adafactor",
+                                     "sgd",   NULL};
 static const char *const heads[] = {"bf16", "f32", NULL};
 static const char *const inferences[] = {"head", "adapters", NULL};
 
@@ -43,6 +45,9 @@ static const struct option option_rows[] = {
      .unsaid = true,
      .help = "bf16: products and attention under autocast, which casts what is in f32 (\"dtype\" is that of the "
              "weights); no: all in the dtype of its weights"},
+    {OPTION("optim", CHOICE, struct framework, optim), .choices = optims, .unsaid = true,
+     .help = "Trainer's optimizer, if there is one: AdamW, bitsandbytes' with states of 8 bits or of pages on the "
+             "host, Adafactor, or SGD without momentum"},
     {OPTION("head", CHOICE, struct framework, head), .choices = heads, .unsaid = true,
      .help = "dtype of the head's weight, of its input and of its logits, as a script casts them"},
     {OPTION("inferred", WORDS, struct framework, inferred), .choices = inferences, .unsaid = true,
@@ -178,8 +183,10 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
              "efficient attention without a mask but with version 5.24");
     add_part(&unchecked, framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL,
              "a fused head, which is modelled after its source");
-    add_part(&unchecked, optimizer && (!lora->rank || framework->optimizer_form == OPTIMIZER_FUSED),
-             "the optimizer's update, which is arithmetic");
+    add_part(&unchecked,
+             optimizer &&
+                 (framework->optim == OPTIM_PAGED_ADAMW_8BIT || framework->optim == OPTIM_PAGED_ADAMW_32BIT),
+             "how many of the optimizer's pages are on the card: none are counted there");
     add_part(&unchecked, framework->inferred & INFERRED_HEAD, "the head's dtype, inferred from published peaks");
     add_part(&unchecked, framework->inferred & INFERRED_ADAPTERS,
              "the adapters' dtype, inferred from published peaks");

@@ -15,6 +15,14 @@ enum framework_mask { MASK_NONE, MASK_PADDED };
 enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT, FRAMEWORK_EAGER };
 enum framework_gradients { GRADIENTS_FRESH, GRADIENTS_HELD };
 enum framework_adapters { ADAPTERS_F32, ADAPTERS_BF16 };
+enum framework_optim {
+    OPTIM_ADAMW,
+    OPTIM_ADAMW_8BIT,
+    OPTIM_PAGED_ADAMW_8BIT,
+    OPTIM_PAGED_ADAMW_32BIT,
+    OPTIM_ADAFACTOR,
+    OPTIM_SGD
+};
 enum framework_optimizer { OPTIMIZER_FOREACH, OPTIMIZER_FUSED };
 enum framework_mixed_precision { MIXED_PRECISION_NO, MIXED_PRECISION_BF16 };
 enum framework_head { HEAD_BF16, HEAD_F32 };
@@ -23,7 +31,7 @@ enum framework_inferred { INFERRED_HEAD = 1, INFERRED_ADAPTERS = 2 };
 
 struct framework {
     int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form, head,
-        mixed_precision;
+        mixed_precision, optim;
     size_t loss_rows;
     unsigned inferred;
 };

@@ -7,7 +7,7 @@
 #include "kernels/framework/torch_pool.h"
 #include "kernels/model/model.h"
 
-#define FRAMEWORK_STATES 2 // at most
+#define FRAMEWORK_STATES 4 // at most
 
 struct framework_run {
     struct tape tape;
@@ -17,9 +17,11 @@ struct framework_run {
     enum framework_walk walk;
     struct autocast autocast;
     enum dtype dtype; // of the model's weights
-    size_t context, batch, states;
+    size_t context, batch;
+    bool has_optimizer;
     struct value *weights; // [model->parameter_count]; a weight that trains has a node
     struct value *state;   // FRAMEWORK_STATES for each
+    struct value codes[2]; // tables of 8-bit states' values; no value: there are none
     struct value ids, labels, padding, frequencies[2 * CONFIG_KINDS], library[2];
     struct value embedding_scale; // a number that embeddings are multiplied by; no value: none
     // Tables of the forward pass that runs, by kinds of layers, which its checkpoints read; no value: it has none.
@@ -34,7 +36,7 @@ struct framework_run_options {
     struct framework framework; // resolved and checked
     enum framework_walk walk;
     size_t context, batch;
-    size_t states; // tensors of the optimizer's, of the shape and dtype of each parameter that trains; 0: none
+    bool has_optimizer;
 };
 
 // Allocates what a step finds: weights, gradients that are held, the optimizer's state, tokens and the libraries'

@@ -40,13 +40,13 @@ static void find_largest(struct tape *tape)
         return;
     tape->wanted_bytes = 0;
     for (const struct storage *storage = tape->live; storage; storage = storage->after)
-        if (storage->serial > tape->wanted_after)
+        if (storage->serial > tape->wanted_after && storage->place == PLACE_DEVICE)
             find(tape, storage);
 }
 
 // shape: of the first tensor in it.
 static struct storage *storage_new(struct tape *tape, const char *name, size_t bytes, enum category category,
-                                   struct value shape)
+                                   struct value shape, enum place place)
 {
     struct device *device = tape->device;
     struct storage *storage = calloc(1, sizeof *storage);
@@ -59,10 +59,11 @@ static struct storage *storage_new(struct tape *tape, const char *name, size_t b
                                 .cols = shape.cols,
                                 .dtype = shape.dtype,
                                 .serial = ++tape->serial,
+                                .place = place,
                                 .after = tape->live};
     if (device->status.code == STATUS_OK)
-        storage->data =
-            arena_allocate(&device->arena, storage->bytes, category, device->counters.flops, &device->status);
+        storage->data = arena_allocate(device_arena(device, place), storage->bytes, category,
+                                       device->counters.flops, &device->status);
     if (tape->live)
         tape->live->before = storage;
     tape->live = storage;
@@ -82,7 +83,8 @@ static void storage_drop(struct tape *tape, struct storage *storage)
     if (tape->observe)
         tape->observe(tape->observer, storage, false);
     if (storage->data)
-        arena_release(&device->arena, storage->data, storage->bytes, storage->category, device->counters.flops);
+        arena_release(device_arena(device, storage->place), storage->data, storage->bytes, storage->category,
+                      device->counters.flops);
     *(storage->before ? &storage->before->after : &tape->live) = storage->after;
     if (storage->after)
         storage->after->before = storage->before;
@@ -96,18 +98,29 @@ static struct storage *storage_share(struct storage *storage)
     return storage;
 }
 
+static struct value value_new(struct tape *tape, const char *name, struct value shape, enum category category,
+                              enum place place)
+{
+    size_t elements, bytes, each = shape.dtype == DTYPE_U8 ? 1 : dtype_bytes(shape.dtype);
+    if (tape->stopped)
+        return shape;
+    if (__builtin_mul_overflow(shape.rows, shape.cols, &elements) || __builtin_mul_overflow(elements, each, &bytes))
+        bytes = SIZE_MAX; // the arena says that it is too much
+    shape.storage = storage_new(tape, name, bytes, category, shape, place);
+    return shape;
+}
+
 struct value tape_new(struct tape *tape, const char *name, size_t rows, size_t cols, enum dtype dtype,
                       enum category category)
 {
-    struct value value = {.rows = rows, .cols = cols, .dtype = dtype};
-    size_t elements, bytes;
-    if (tape->stopped)
-        return value;
-    if (__builtin_mul_overflow(rows, cols, &elements) ||
-        __builtin_mul_overflow(elements, dtype_bytes(dtype), &bytes))
-        bytes = SIZE_MAX; // the arena says that it is too much
-    value.storage = storage_new(tape, name, bytes, category, value);
-    return value;
+    return value_new(tape, name, (struct value){.rows = rows, .cols = cols, .dtype = dtype}, category,
+                     PLACE_DEVICE);
+}
+
+struct value tape_new_on_host(struct tape *tape, const char *name, size_t rows, size_t cols, enum dtype dtype,
+                              enum category category)
+{
+    return value_new(tape, name, (struct value){.rows = rows, .cols = cols, .dtype = dtype}, category, PLACE_HOST);
 }
 
 struct value tape_share(struct value value)
@@ -137,7 +150,7 @@ void tape_rebind(struct tape *tape, struct value *name, struct value value)
 void tape_within(struct tape *tape, const char *name, size_t bytes)
 {
     if (bytes && !tape->stopped)
-        storage_drop(tape, storage_new(tape, name, bytes, CATEGORY_WORKSPACE, (struct value){0}));
+        storage_drop(tape, storage_new(tape, name, bytes, CATEGORY_WORKSPACE, (struct value){0}, PLACE_DEVICE));
 }
 
 // ---- nodes

@@ -13,6 +13,8 @@ struct node;
 #define TAPE_ALIGNMENT 512
 // 64-bit integers, such as token ids and positions: only their size matters.
 #define DTYPE_I64 DTYPE_F64
+// Bytes, such as states of 8 bits.
+#define DTYPE_U8 DTYPE_COUNT
 
 // Bytes of the device with as many references as names, nodes and gradients hold.
 struct storage {
@@ -22,6 +24,7 @@ struct storage {
     const char *made_by;       // the operation
     size_t rows, cols, serial; // of the first tensor in it; serial: unique
     enum dtype dtype;
+    enum place place;
     struct storage *before, *after; // in the tape's list of live storages
 };
 
@@ -101,6 +104,9 @@ struct tape {
 // A new storage by the operation `name`; no value while a stopped rebuild unwinds.
 struct value tape_new(struct tape *tape, const char *name, size_t rows, size_t cols, enum dtype dtype,
                       enum category category);
+// The same in the host's memory.
+struct value tape_new_on_host(struct tape *tape, const char *name, size_t rows, size_t cols, enum dtype dtype,
+                              enum category category);
 // Another reference to the same tensor.
 struct value tape_share(struct value value);
 // The same without its node, as `detach` has it.

@@ -2,6 +2,7 @@
 #include "kernels/framework/attention.h"
 #include "kernels/framework/decoder.h"
 #include "kernels/framework/framework_run.h"
+#include "kernels/framework/optimizer_state.h"
 #include <stdlib.h>
 
 // A cuBLAS workspace of each thread that multiplies, forward's and autograd's.
@@ -28,15 +29,14 @@ static void open_parameter(struct framework_run *run, size_t i)
     tape_leaf(weight);
     if (run->framework.gradients == GRADIENTS_HELD)
         weight->node->kept = tape_new(tape, "grad", weight->rows, weight->cols, weight->dtype, CATEGORY_GRADIENTS);
-    for (size_t s = 0; s < run->states; s++)
-        run->state[FRAMEWORK_STATES * i + s] =
-            tape_new(tape, "state", weight->rows, weight->cols, weight->dtype, CATEGORY_OPTIMIZER);
+    if (run->has_optimizer)
+        optimizer_state_open(run, i);
 }
 
 // Repeats what fits for the caching allocator.
 static void reserve(void *pool, const struct storage *storage, bool allocated)
 {
-    if (!storage->data)
+    if (!storage->data || storage->place == PLACE_HOST)
         return;
     if (allocated)
         torch_pool_allocate(pool, storage->serial, storage->bytes);
@@ -60,7 +60,7 @@ void framework_run_open(struct framework_run *run, const struct model *model,
         .dtype = device->ops->dtype,
         .context = options->context,
         .batch = options->batch,
-        .states = options->states};
+        .has_optimizer = options->has_optimizer};
     run->weights = calloc(model->parameter_count, sizeof *run->weights);
     run->state = calloc(FRAMEWORK_STATES * model->parameter_count, sizeof *run->state);
     CHECK(run->weights && run->state);
@@ -83,17 +83,6 @@ void framework_run_open(struct framework_run *run, const struct model *model,
 static bool is_reentrant(const struct framework_run *run)
 {
     return run->walk == WALK_CHECKPOINT && run->framework.reentrant == REENTRANT_YES;
-}
-
-// A list of temporaries of the foreach form's, of the size of all that trains.
-static void update(struct framework_run *run)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < run->model->parameter_count; i++)
-        if (run->weights[i].node)
-            bytes += run->weights[i].storage->bytes;
-    if (run->framework.optimizer_form == OPTIMIZER_FOREACH)
-        tape_within(&run->tape, "foreach", bytes);
 }
 
 // Hands the outputs on to the caller: in f32 if accelerate has wrapped the model's forward.
@@ -130,8 +119,8 @@ void framework_run_step(struct framework_run *run)
     if (is_reentrant(run))
         attention_end_tables(run);
     tape->moment = "optimizer";
-    if (run->states)
-        update(run);
+    if (run->has_optimizer)
+        optimizer_state_update(run);
     for (size_t i = 0; i < run->model->parameter_count; i++)
         if (run->weights[i].node && run->framework.gradients == GRADIENTS_FRESH)
             tape_drop(tape, &run->weights[i].node->kept);
@@ -173,8 +162,8 @@ void framework_run_close(struct framework_run *run)
         for (size_t s = 0; s < FRAMEWORK_STATES; s++)
             tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
     }
-    struct value *rest[] = {&run->embedding_scale, &run->ids,        &run->labels,
-                            &run->padding,         &run->library[0], &run->library[1]};
+    struct value *rest[] = {&run->embedding_scale, &run->ids,        &run->labels,   &run->padding,
+                            &run->library[0],      &run->library[1], &run->codes[0], &run->codes[1]};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         tape_drop(tape, rest[i]);
     for (size_t i = 0; i < sizeof run->frequencies / sizeof *run->frequencies; i++)
