@@ -1,4 +1,4 @@
-# The legend: one entry per series, then those named in legend_extra (limit cross least break-even bound floor whiskers errors rounds range tenth quarter). It is made of labels and
+# The legend: one entry per series, then those named in legend_extra (limit cross least break-even bound floor whiskers errors rounds seeds range tenth quarter). It is made of labels and
 # arrows, for gnuplot holds a key to the width of one panel. (The svg terminal joins arrows of one colour and width to one
 # path with one kind of dashes: no two have one width.) Its lines are as long as a whole period of every kind of dashes. call 'legend.gp' LEFT TOP, in pixels: panel.gp does.
 legend_x(e) = ARG1 + (e / legend_down) * legend_step
@@ -19,7 +19,7 @@ do for [e=0:legend_entries-1] {
         if (extra eq 'least') {
             set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) point pt 6 ps 2.2*dot lw 1.4 lc rgb pale front
         }
-        if (extra eq 'whiskers' || extra eq 'errors' || extra eq 'rounds' || extra eq 'range') {
+        if (extra eq 'whiskers' || extra eq 'errors' || extra eq 'rounds' || extra eq 'seeds' || extra eq 'range') {
             set arrow 200+e from screen across(legend_x(e) + 26),down(legend_y(e) - 7) to screen across(legend_x(e) + 26),down(legend_y(e) + 7) \
                 @whisker lc rgb pale front
         }

@@ -118,7 +118,7 @@ cross_text = ''
 extra_text(name) = name eq 'cross' ? 'out of memory'.cross_text : name eq 'least' ? 'least memory; smaller chunks take more' : \
     name eq 'break-even' ? 'break-even chunk of experts' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
     name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit, '.limit_text : name eq 'bound' ? 'lower bound' : \
-    name eq 'rounds' ? '95 % interval over rounds' : name eq 'range' ? 'range of the prediction' : name eq 'tenth' ? 'off by 10 %' : name eq 'quarter' ? 'off by 25 %' : \
+    name eq 'rounds' ? '95 % interval over rounds' : name eq 'seeds' ? '95 % interval over seeds' : name eq 'range' ? 'range of the prediction' : name eq 'tenth' ? 'off by 10 %' : name eq 'quarter' ? 'off by 25 %' : \
     'noise floor: sums in f32, in another order'
 longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))
 fits(columns) = 96 + 6.5 * larger(longest, longest_extra(1)) <= (width - 40.0) / columns

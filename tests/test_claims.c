@@ -103,6 +103,36 @@ static void every_way_to_take_a_figure(void **state)
     }
 }
 
+// A mean difference has Student's interval over its pairs: -200 at 64 tokens and -1500 at 128, so -850 give or take
+// 8259. With the other side's keys apart there are four pairs, two of whose differences are -2200 and 500.
+static void differences_are_of_pairs(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *apart, *holds, *verdict;
+        double value, half;
+    } cases[] = {{"", "{'at most': 0}", "'cannot tell'", -850, 8259.033},
+                 {"", "{'at most': 7409}", "'cannot tell'", -850, 8259.033},
+                 {"", "{'at most': 7410}", "'reproduced'", -850, 8259.033},
+                 {"", "{'at least': 7410}", "'not reproduced'", -850, 8259.033},
+                 {"", "{'at least': -9110}", "'reproduced'", -850, 8259.033},
+                 {"'context'", "{'at most': 0}", "'cannot tell'", -850, 1946.676}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char figure[400];
+        snprintf(figure, sizeof figure,
+                 "{'against': 'none', 'take': 'mean difference', 'field': 'peak_bytes', 'of': ['method=seco'], "
+                 "'over': ['method=full', 'device=cpu', 'context=64,128'], 'apart': [%s], 'records': ['r.jsonl']}",
+                 cases[i].apart);
+        write_claim(scratch, figure, cases[i].holds, cases[i].verdict);
+        json_t *found = claim(scratch, 0);
+        const json_t *none = json_object_get(json_object_get(found, "figures"), "none");
+        assert_true(fabs(value_of(found, "none") - cases[i].value) < 1e-9);
+        assert_true(fabs(json_number_value(json_object_get(none, "low")) - cases[i].value + cases[i].half) < 1e-2);
+        assert_true(fabs(json_number_value(json_object_get(none, "high")) - cases[i].value - cases[i].half) < 1e-2);
+        json_decref(found);
+    }
+}
+
 // Times are told from a bound by what they may be off: over three rounds the ratio is 1.1, 1.2 and 1.3, of which
 // Student's interval is 0.97 to 1.47; and that of a greatest ratio reaches as far as that of any pair.
 static void times_are_of_rounds(void **state)
@@ -382,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_way_to_take_a_figure),
+        TEST(differences_are_of_pairs),
         TEST(times_are_of_rounds),
         TEST(what_is_measured_decides_before_what_is_planned),
         TEST(a_verdict_that_changed_is_exit_1),

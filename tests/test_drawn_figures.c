@@ -32,6 +32,7 @@ static const struct {
     {"published-memory", "cat $R/streambp-figure3.jsonl"},
     {"published-time", "cat $R/streambp-table1.jsonl"},
     {"training", "cat $R/training.jsonl"},
+    {"learning", "cat learning"},
     {"metrics", "cat metrics"},
     {"rates", "cat $R/learning-rate.jsonl"},
     {"optimizers", "cat $R/optimizers.jsonl"},
@@ -112,6 +113,9 @@ static const struct panel panels[] = {
     {"published-time", "context", "context (tokens)", 1, "published", "time of one step (s)", 1e3, UNTITLED},
     {"training", "step", "step", 1, "evaluation_loss", "loss of held-out tokens (nats)", 1, PLAIN},
     {"training", "seconds", "time of the steps (s)", 1, "evaluation_loss", "the same, against time", 1, PLAIN},
+    {"learning", "flops", "GFLOPs of all steps", 1e9, "loss", "loss (nats)", 1, PLAIN},
+    {"learning", "seconds", "time: steps times that of one (s)", 1, "loss", "the same, against time", 1, PLAIN},
+    {"learning", "difference", "difference by seed (nats)", 1, NULL, NULL, 1, PLAIN},
     {"metrics", "step", "step", 1, "margin", "reward margin of the pairs (nats)", 1, PLAIN},
     {"metrics", "step", "step", 1, "accuracy", "share of pairs with a margin above 0", 1, PLAIN},
     {"metrics", "step", "step", 1, "clip_low", "share of ratios below the bound", 1, PLAIN},
@@ -161,12 +165,30 @@ static void write_sketches(const struct scratch *scratch)
         RUN(2, "'objective': {'name': 'grpo', 'beta': 0.25}",
             "'clip_low': [0.25, 0.5], 'clip_high': [0, 1], 'kl': [3, 4]"),
         NULL};
+    static const char drawn[] = "{'name': 'spaco', 'chunk': 16, 'budget': 2}";
+#define LEARNING(id, seed, method, of_steps, losses)                                                               \
+    seeded(seed,                                                                                                   \
+           run_of(id, method, "'train': {'steps': 2}", ", 'curve': {'evaluation_loss': [" losses "], " of_steps))
+#define TWO                                                                                                        \
+    "'evaluation_step': [0, 1, 2], 'loss': [8, 2], 'gradient_norm': [1, 1]}, 'flops': 1e9, 'samples_ms': [500, "   \
+    "500]"
+#define THREE                                                                                                      \
+    "'evaluation_step': [0, 2, 3], 'loss': [8, 2, 2], 'gradient_norm': [1, 1, 1]}, 'flops': 2e9, 'samples_ms': "   \
+    "[9, 9, 9]"
+    char *learning[] = {LEARNING(1, '1', full, TWO, "9, 8.5, 5"),
+                        LEARNING(2, '2', full, TWO, "8, 7.5, 6.5"),
+                        LEARNING(3, '1', seco_64, THREE, "9, 8, 6"),
+                        LEARNING(4, '2', seco_64, THREE, "8, 7, 7"),
+                        LEARNING(5, '1', drawn, TWO, "9, 8, 7"),
+                        LEARNING(6, '2', drawn, TWO, "8, 7, 7.5"),
+                        NULL};
     char *history[] = {record(1, "e", "ok", "f32", 64, full,
                               ", 'peak_bytes': 4000, 'median_ms': 3, 'samples_ms': [3, 3, 3, 3, 3, 3]"),
                        record(2, "e", "ok", "f32", 64, seco_64,
                               ", 'peak_bytes': 2000, 'median_ms': 5, 'samples_ms': [5, 5, 5, 5, 5, 5]"),
                        NULL};
     write_lines(scratch, "categories", categories);
+    write_lines(scratch, "learning", learning);
     write_lines(scratch, "metrics", metrics);
     write_lines(scratch, "history", history);
 }

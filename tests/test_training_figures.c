@@ -33,6 +33,55 @@ static void test_training_table(void **state)
     assert_null(table_of("training", none));
 }
 
+#define LEARNING(losses, flops)                                                                                    \
+    ", 'samples_ms': [2000, 4000], 'flops': 100, 'curve': {'loss': [8, 6], 'gradient_norm': [1, 1], "              \
+    "'evaluation_step': [0, 1, 2], 'evaluation_loss': " losses flops "}"
+
+static char *run_from(char seed, int id, const char *method, const char *window, const char *curve)
+{
+    char train[80];
+    snprintf(train, sizeof train, "'train': {'steps': 2, 'window': %s}", window);
+    return seeded(seed, run_of(id, method, train, curve));
+}
+
+// Means over seeds; the last exact method with whole windows is what others' last losses are compared with, seed by
+// seed; a step's time is that of a trial that measures it alone, where there is one.
+static void test_learning_table(void **state)
+{
+    (void)state;
+    static const char draws[] = "{'name': 'spaco', 'chunk': 16, 'budget': 2}";
+    char *lines[] = {
+        run_from('1', 1, full, "0", LEARNING("[9, 7, 4]", "")),
+        run_from('2', 2, full, "0", LEARNING("[9, 7, 6]", "")),
+        run_from('1', 3, seco_64, "64", LEARNING("[9, 8, 3]", "")),
+        run_from('2', 4, seco_64, "64", LEARNING("[9, 8, 5.5]", "")),
+        run_from('1', 5, seco_64, "128", LEARNING("[9, 8, 3]", "")),
+        run_from('1', 6, draws, "64", LEARNING("[9, 8, 4]", ", 'flops': [100, 30]")),
+        run_from('3', 7, draws, "64", LEARNING("[9, 8, 4]", ", 'flops': [100, 50]")),
+        record(8, "e", "ok", "f32", 64, full, ", 'samples_ms': [500], 'median_ms': 500"),
+        run_from('3', 9, full, "0", ", 'samples_ms': [1], 'curve': {'loss': [8], 'gradient_norm': [1]}"),
+        NULL,
+    };
+    expect_table("learning", lines,
+                 "series\tmethod\tlabel\trank\tseeds\tstep\tflops\tseconds\tloss\tloss_low\tloss_high\tdifference\t"
+                 "difference_low\tdifference_high\n"
+                 "1\tfull\tfull\t0\t2\t0\t0\t0\t9\t9\t9\tNaN\tNaN\tNaN\n"
+                 "1\tfull\tfull\t0\t2\t1\t100\t0.5\t7\t7\t7\tNaN\tNaN\tNaN\n"
+                 "1\tfull\tfull\t0\t2\t2\t200\t1\t5\t-7.70620474\t17.7062047\t0.75\t-2.42655118\t3.92655118\n"
+                 "2\tseco\tseco, chunk 64\t0\t2\t0\t0\t0\t9\t9\t9\tNaN\tNaN\tNaN\n"
+                 "2\tseco\tseco, chunk 64\t0\t2\t1\t100\t3\t8\t8\t8\tNaN\tNaN\tNaN\n"
+                 "2\tseco\tseco, chunk 64\t0\t2\t2\t200\t6\t4.25\t-11.6327559\t20.1327559\tNaN\tNaN\tNaN\n"
+                 "3\tseco\tseco, chunk 64, fewer tokens: 64 of 128\t1\t1\t0\t0\t0\t9\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "3\tseco\tseco, chunk 64, fewer tokens: 64 of 128\t1\t1\t1\t100\t3\t8\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "3\tseco\tseco, chunk 64, fewer tokens: 64 of 128\t1\t1\t2\t200\t6\t3\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "4\tspaco\tspaco, chunk 16, budget 2\t0\t2\t0\t0\t0\t9\t9\t9\tNaN\tNaN\tNaN\n"
+                 "4\tspaco\tspaco, chunk 16, budget 2\t0\t2\t1\t100\t3\t8\t8\t8\tNaN\tNaN\tNaN\n"
+                 "4\tspaco\tspaco, chunk 16, budget 2\t0\t2\t2\t140\t6\t4\t4\t4\tNaN\tNaN\tNaN\n");
+    char *one[] = {run_from('1', 1, full, "0", LEARNING("[9, 7, 4]", "")),
+                   run_from('1', 2, seco_64, "0", LEARNING("[9, 7, 4]", "")), NULL};
+    assert_null(table_of("learning", one));
+}
+
 // More runs than a picture can show are none, and what is said names what chooses among them.
 static void test_too_many_runs(void **state)
 {
@@ -289,11 +338,17 @@ static void test_optimizers_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_table),     cmocka_unit_test(test_runs_that_are_none),
-        cmocka_unit_test(test_too_many_runs),      cmocka_unit_test(test_metrics_table),
-        cmocka_unit_test(test_rates_table),        cmocka_unit_test(test_rates_of_several_optimizers),
-        cmocka_unit_test(test_lost_updates_table), cmocka_unit_test(test_published_rates),
-        cmocka_unit_test(test_optimizers_table),   cmocka_unit_test(test_last_losses),
+        cmocka_unit_test(test_training_table),
+        cmocka_unit_test(test_runs_that_are_none),
+        cmocka_unit_test(test_learning_table),
+        cmocka_unit_test(test_too_many_runs),
+        cmocka_unit_test(test_metrics_table),
+        cmocka_unit_test(test_rates_table),
+        cmocka_unit_test(test_rates_of_several_optimizers),
+        cmocka_unit_test(test_lost_updates_table),
+        cmocka_unit_test(test_published_rates),
+        cmocka_unit_test(test_optimizers_table),
+        cmocka_unit_test(test_last_losses),
     };
     return cmocka_run_group_tests_name("training figures", tests, NULL, NULL);
 }

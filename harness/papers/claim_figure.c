@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const claim_take_names[] = {"min",        "max",          "min ratio",      "max ratio",
-                                        "last ratio", "ratio of max", "published over", NULL};
+const char *const claim_take_names[] = {"min",        "max",          "min ratio",       "max ratio",
+                                        "last ratio", "ratio of max", "mean difference", "published over",
+                                        NULL};
 
 // --- records
 
@@ -197,6 +198,27 @@ static void take_greatest(struct claim_figure *figure, const struct side *ours, 
     }
 }
 
+// The mean over all pairs with Student's interval of 95 %.
+static void take_difference(struct claim_figure *figure, const struct side *ours, const struct side *others)
+{
+    double *values = calloc(ours->results.count * others->results.count + 1, sizeof *values);
+    size_t count = 0;
+    bool planned = false;
+    for (size_t i = 0; i < ours->results.count; i++) {
+        for (size_t j = 0; j < others->results.count; j++) {
+            if (strcmp(ours->rests[i], others->rests[j]) != 0)
+                continue;
+            values[count++] = ours->values[i] - others->values[j];
+            planned |= record_is_planned(ours->results.records[i]) || record_is_planned(others->results.records[j]);
+        }
+    }
+    struct sample_mean mean = sample_mean(values, count);
+    double half = sample_half_interval(mean, count, 0);
+    if (count && isfinite(mean.estimate))
+        *figure = (struct claim_figure){mean.estimate, mean.estimate - half, mean.estimate + half, planned, NAN};
+    free(values);
+}
+
 // The greatest value that the paper reports for its method with the model and the training of a record, on its
 // card.
 static double published_greatest(const struct published_file *file, const char *method, const struct record *record)
@@ -256,7 +278,7 @@ struct claim_figure claim_figure_none(void)
 bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status)
 {
     struct side ours = {0}, others = {0};
-    bool paired = query->take >= TAKE_MIN_RATIO && query->take <= TAKE_RATIO_OF_MAX;
+    bool paired = query->take >= TAKE_MIN_RATIO && query->take <= TAKE_MEAN_DIFFERENCE;
     *figure = claim_figure_none();
     bool fine = knows_keys(query->apart, status) && side_open(&ours, query, query->of, status) &&
                 (!paired || side_open(&others, query, query->over, status));
@@ -264,6 +286,8 @@ bool claim_figure_take(struct claim_figure *figure, const struct claim_query *qu
         fine = take_published(figure, query, &ours, status);
     else if (fine && query->take == TAKE_RATIO_OF_MAX)
         take_greatest(figure, &ours, &others);
+    else if (fine && query->take == TAKE_MEAN_DIFFERENCE)
+        take_difference(figure, &ours, &others);
     else if (fine && paired)
         take_pairs(figure, query, &ours, &others);
     else if (fine)
