@@ -632,6 +632,54 @@ static void anothers_step_is_planned_beside_it(void **state)
     free(out);
 }
 
+// Changes of a step without checkpoints, and of several sequences, are planned with it; and how long a context
+// would fit by max-context.
+static void changes_of_anothers_step_are_planned(void **state)
+{
+    (void)state;
+    static const char step[] =
+        "--model llama-3-8b --dtype bf16 --lora r=8 --batch 2 --optimizer adamw --profile rtx-3090";
+    static const struct {
+        const char *words, *plan;
+    } changes[] = {
+        {"checkpoints\n", "--method checkpoint"},
+        {"checkpoints; its loss in chunks of 2,048 tokens\n", "--method checkpoint --framework loss=chunked"},
+        {"checkpoints; its loss in chunks; 2 micro-batches of one sequence\n",
+         "--method checkpoint --batch 1 --framework loss=chunked,gradients=held"}};
+    char *out, *arguments, folder[] = "/tmp/longbp-advise-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/run.yaml", folder);
+    FILE *file = fopen(path, "w");
+    fputs("per_device_train_batch_size: 2\ngradient_accumulation_steps: 1\noptim: adamw_torch\n", file);
+    fclose(file);
+    assert_true(asprintf(&arguments, "advise --from %s --context 3000 --methods checkpoint %s", path, step) > 0);
+    assert_int_equal(longbp(&out, arguments), 0);
+    free(arguments);
+    for (size_t i = 0; i < COUNT(changes); i++) {
+        char peak[32], *line;
+        json_t *plan = longbp_json("plan %s %s --context 3000 --like transformers --json", step, changes[i].plan);
+        size_text((size_t)json_integer_value(json_object_get(plan, "peak_bytes")), peak, sizeof peak);
+        assert_true(asprintf(&line, "\nthe same  %12s  ", peak) > 0);
+        const char *found = strstr(out, changes[i].words), *begin = found;
+        while (begin && begin > out && begin[-1] != '\n')
+            begin--;
+        if (!found || strncmp(begin, line + 1, strlen(line) - 1) != 0)
+            fail_msg("no line \"%s...%s\" in %s", line, changes[i].words, out);
+        free(line);
+        json_decref(plan);
+    }
+    json_t *longest = longbp_records(0, "max-context %s --like transformers --methods full --json", step);
+    char *said;
+    assert_true(asprintf(&said, "\nat most   a context of %zu tokens, or with checkpoints; ",
+                         (size_t)number(json_object_get(json_array_get(longest, 0), "trial"), "context")) > 0);
+    assert_non_null(strstr(out, said));
+    json_decref(longest);
+    free(said);
+    free(out);
+    unlink(path);
+    rmdir(folder);
+}
+
 // As records they are those of plan, behind the advice, each with what a run's own file has that no plan does.
 static void anothers_step_is_recorded_beside_it(void **state)
 {
@@ -683,6 +731,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(all_may_stand_in_a_list),
         cmocka_unit_test(anothers_step_is_planned_beside_it),
+        cmocka_unit_test(changes_of_anothers_step_are_planned),
         cmocka_unit_test_setup_teardown(anothers_step_is_recorded_beside_it, scratch_setup, scratch_teardown),
         cmocka_unit_test(the_command_runs),
         cmocka_unit_test_setup_teardown(the_training_run_runs, scratch_setup, scratch_teardown),

@@ -10,7 +10,7 @@
 
 #define READERS(reader)                                                                                            \
     reader(adapter) reader(claims) reader(config) reader(interconnect) reader(profile) reader(published)           \
-        reader(record) reader(safetensors) reader(spec) reader(tokens)
+        reader(record) reader(run_file) reader(safetensors) reader(spec) reader(tokens)
 #define DECLARED(name) int kept_##name(const uint8_t *bytes, size_t count);
 #define LISTED(name)   {#name, kept_##name},
 

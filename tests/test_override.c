@@ -46,6 +46,29 @@ static void the_command_line_changes_axes(void **state)
     spec_free(&spec);
 }
 
+// Entries of another framework's step are planned with their own device; another that is asked for leaves them out.
+static void a_device_leaves_out_what_is_elsewhere(void **state)
+{
+    (void)state;
+    static const char mixed[] =
+        "{'experiment': 'e', 'model': 'tiny', 'dtype': 'bf16', 'device': 'plan-cuda', 'axes': {'context': [64], "
+        "'method': ['seco', {'name': 'full', 'device': 'plan-transformers', 'framework': {'loss': 'chunked'}}]}}";
+    static const struct {
+        const char *device, *trials;
+        size_t left_out;
+    } cases[] = {{NULL, "seco/512 64, full 64", 0}, {"plan-cpu", "seco/512 64", 1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct spec spec = spec_of(mixed, NULL, cases[i].device);
+        expect_trials(&spec, cases[i].trials);
+        assert_int_equal(spec.left_out, cases[i].left_out);
+        spec_free(&spec);
+    }
+    expect_bad(
+        "{'experiment': 'e', 'model': 'tiny', 'dtype': 'bf16', 'axes': {'context': [64], 'method': [{'name': "
+        "'full', 'device': 'plan-transformers', 'framework': {'loss': 'chunked'}}]}}",
+        NULL, "plan-cpu", "every entry is of another framework");
+}
+
 // Others are in the golden text of specs.
 static void bad_changes_are_refused(void **state)
 {
@@ -74,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_command_line_changes_axes),
+        cmocka_unit_test(a_device_leaves_out_what_is_elsewhere),
         cmocka_unit_test(bad_changes_are_refused),
         cmocka_unit_test(commas_end_values),
     };

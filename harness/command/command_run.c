@@ -356,6 +356,10 @@ static int run(const struct arguments *arguments, struct status *status)
         goto cleanup;
     if (!arguments->json)
         spec_doubts_say_cards(&spec);
+    if (spec.left_out && !arguments->json)
+        fprintf(stderr,
+                "longbp: %zu method entries are of another framework's step, and left out with this device\n",
+                spec.left_out);
     out = text_new("results/%s.jsonl", spec.experiment);
     against_out = against_beside(arguments->out ? arguments->out : out);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,

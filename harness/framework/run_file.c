@@ -224,7 +224,7 @@ static bool is_file(const char *folder, const char *name)
 
 static void set_model(struct reading *reading, const char *folder)
 {
-    const char *model = reading->facts.model;
+    const char *model = reading->facts.model ? reading->facts.model : reading->facts.base;
     json_t *trial = reading->run->trial;
     char *preset;
     if (model && is_file(model, "config.json"))
@@ -237,6 +237,8 @@ static void set_model(struct reading *reading, const char *folder)
         note(reading, NULL, why);
         free(why);
         free(preset);
+    } else if (model) {
+        reading->run->model = strdup(model);
     }
 }
 
@@ -411,7 +413,7 @@ static void set_step(struct reading *reading)
     bool factory_says = reading->trainer == TRAINER_LLAMA_FACTORY && (facts->autocast || facts->pure);
     if (!facts->dtype && !factory_says)
         note(reading, NULL, "the weights' dtype is not said, and planned as bf16");
-    if (batch > 1 && facts->packing != SWITCH_ON)
+    if (batch > 1 && facts->packing != SWITCH_ON && facts->padding_free != SWITCH_ON)
         note(reading, NULL,
              "the batch is planned as if all its sequences were of the context's length: without a mask");
     if (facts->liger == SWITCH_ON)
@@ -479,5 +481,6 @@ void run_file_close(struct run_file *run)
 {
     json_decref(run->trial);
     json_decref(run->unchecked);
+    free(run->model);
     *run = (struct run_file){0};
 }

@@ -8,6 +8,7 @@
 
 struct run_file {
     json_t *trial;     // keys of a trial, as a spec has them, with "method"
+    char *model;       // the name of a model that is neither a folder nor of a preset's; NULL: none
     json_t *unchecked; // texts: what the run does that its plan does not have, or that nobody has checked
 };
 

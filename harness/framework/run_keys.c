@@ -40,13 +40,14 @@ static const struct run_key keys[] = {
     FACT("use_liger", SWITCH, liger),
     FACT("loss_type", TEXT, loss),
     FACT("packing", SWITCH, packing),
-    FACT("padding_free", SWITCH, packing),
+    FACT("padding_free", SWITCH, padding_free),
     FACT("use_peft", SWITCH, lora),
     FACT("lora_r", COUNT, rank),
     FACT("lora_alpha", COUNT, alpha),
     FACT("lora_dropout", NUMBER, dropout),
     {"lora_target_modules", USE_TARGETS, 0, NULL, 0},
     // PEFT's adapter_config.json
+    FACT("base_model_name_or_path", TEXT, base),
     FACT("r", COUNT, rank),
     {"target_modules", USE_TARGETS, 0, NULL, 0},
     REFUSED("bias", "trained biases are not known"),
@@ -192,7 +193,7 @@ static const char ignored[] =
     " template dataset dataset_dir eval_dataset max_samples overwrite_cache preprocessing_num_workers plot_loss"
     " overwrite_output_dir val_size predict_with_generate use_fast_tokenizer mask_history train_on_prompt"
     " streaming buffer_size mix_strategy cache_dir resize_vocab tokenized_path task_type peft_type auto_mapping "
-    "peft_version base_model_name_or_path revision"
+    "peft_version revision"
     " inference_mode fan_in_fan_out init_lora_weights layers_pattern megatron_core qalora_group_size _n_gpu ";
 
 const struct run_key *run_key_find(const char *name)

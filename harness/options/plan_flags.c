@@ -88,6 +88,10 @@ static void take_run(struct plan_flags *flags, struct argp_state *state)
         json_object_set(flags->trial.method, "name", json_object_get(run.trial, "method"));
     json_object_del(run.trial, "method");
     set_absent(trial, run.trial);
+    if (!is_given(flags, "model"))
+        argp_error(state, "%s names %s%s%s: give --model a folder with its config.json, or a preset of its shape",
+                   flags->from, run.model ? "a model that is not here, \"" : "no model", run.model ? run.model : "",
+                   run.model ? "\"" : "");
     run_file_close(&run);
 }
 

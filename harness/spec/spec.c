@@ -4,6 +4,7 @@
 #include "harness/files/input_files.h"
 #include "harness/files/share.h"
 #include "harness/spec/expansion.h"
+#include "harness/spec/framework_decode.h"
 #include "harness/text/size.h"
 #include <errno.h>
 #include <string.h>
@@ -241,6 +242,19 @@ static bool is_picked(const struct override *override, const json_t *entry)
     return !override;
 }
 
+// Tells whether an entry is of another framework's step, and the command line asks for other devices alone.
+static bool is_elsewhere(const struct expansion *e, const json_t *entry)
+{
+    const struct override *devices = find_override(e, "device");
+    const json_t *framework = json_object_get(entry, "framework");
+    bool elsewhere = devices && framework && !json_is_null(framework);
+    for (size_t i = 0; elsewhere && i < json_array_size(devices->values.root); i++) {
+        const char *device = json_string_value(json_array_get(devices->values.root, i));
+        elsewhere = device && strcmp(device, FRAMEWORK_DEVICE) != 0;
+    }
+    return elsewhere;
+}
+
 // Checks that every name in `--axis method=...` has an entry.
 static bool check_picks(const struct override *override, const struct axis *axis, struct status *status)
 {
@@ -285,7 +299,7 @@ static json_t *method_alone(json_t *entry)
     return method;
 }
 
-static bool read_entries(struct expansion *e, struct status *status)
+static bool read_entries(struct expansion *e, size_t *left_out, struct status *status)
 {
     const struct axis *axis = e->axes;
     while (trial_keys[axis->key].type != KEY_METHOD)
@@ -303,13 +317,19 @@ static bool read_entries(struct expansion *e, struct status *status)
         method.value = entry->method = method_alone(field.value);
         if (!method_fields_read(&entry->fields, method, status))
             return false;
-        if (!is_picked(override, field.value)) {
+        bool elsewhere = is_elsewhere(e, field.value);
+        *left_out += elsewhere;
+        if (elsewhere || !is_picked(override, field.value)) {
             json_decref(e->entries[--e->entry_count].method);
             continue;
         }
         if (!read_entry_axes(e, entry, field, status))
             return false;
     }
+    if (e->entry_count == 0)
+        return json_field_fail(axis->field, status,
+                               "every entry is of another framework's step, which device " FRAMEWORK_DEVICE
+                               " plans; leave --device out");
     return check_used(e, status);
 }
 
@@ -444,8 +464,8 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
 static bool load(struct spec *spec, const struct spec_changes *changes, struct status *status)
 {
     struct expansion *e = spec->expansion;
-    return read_overrides(e, changes, status) && read_root(e, spec, status) && read_entries(e, status) &&
-           expand(e, spec, status);
+    return read_overrides(e, changes, status) && read_root(e, spec, status) &&
+           read_entries(e, &spec->left_out, status) && expand(e, spec, status);
 }
 
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status)

@@ -11,6 +11,7 @@ struct spec_trial {
 struct spec {
     char *experiment, *question; // question may be NULL
     size_t trial_count;
+    size_t left_out;             // method entries of another framework's step under a --device of this program's
     struct spec_trial *trials;   // in written order, the last axis fastest; ids are unique
     struct expansion *expansion; // source of the trials
 };
@@ -27,10 +28,10 @@ struct spec_changes {
 // value, and "axes" with a list of values for any trial key; "context" and "method" are required. An entry of
 // axes.method is a name, or an object in which a list of option values is an axis of the entry (for a list option,
 // a list of lists). An entry may also set trial keys ("context", ...), as a value or a list, in place of the
-// spec's. A trial whose method does not fit its model or context (a budget above the number of chunks) is marked by
-// trial.unsupported, unless no trial is possible. Returns false and a status with file, line and column for any
-// error. Release with spec_free, also after a failure. changes may be NULL. path, data and labels: see
-// share_resolve.
+// spec's; one that sets "framework" is left out where the command line asks for other devices. A trial whose method
+// does not fit its model or context (a budget above the number of chunks) is marked by trial.unsupported, unless no
+// trial is possible. Returns false and a status with file, line and column for any error. Release with spec_free,
+// also after a failure. changes may be NULL. path, data and labels: see share_resolve.
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status);
 // The same from memory; messages use name as the path.
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
