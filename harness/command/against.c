@@ -15,7 +15,7 @@ struct theirs {
     size_t largest_count;
 };
 
-// What is changed in the step as it was asked for; NULL, 0: nothing.
+// A change of the step as it was asked for; NULL, 0: none.
 struct change {
     char words[120];
     const char *loss, *method, *gradients;
