@@ -364,7 +364,7 @@ static void make_exact(void *given, size_t context)
     struct deferred_options *options = given;
     (void)context;
     options->deferral = options->backward_share = 1;
-    options->shape = SHAPE_FLAT;
+    options->shape = SHAPE_RAMP;
     options->draw = DRAW_RANDOM;
     index_list_free(&options->later_chunks);
     index_list_free(&options->skipped_chunks);

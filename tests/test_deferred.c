@@ -237,6 +237,14 @@ static void the_ends_are_seco_and_no_gradient_of_keys(void **state)
     double *seco = step_of(&f, "seco", "chunk=4", &report), *alone = calloc(f.gradient_count, sizeof *alone);
     double *all = step_of(&f, "deferred", "chunk=4 deferral=1", &report);
     assert_true(relative_l2(all, seco, f.gradient_count) <= 1e-13);
+    struct status status = {0};
+    void *options = fixture_options(deferred(), "chunk=4 deferral=0.25 deferral_shape=flat sampler_seed=7");
+    deferred()->make_exact(options, f.context);
+    assert_true(deferred()->check(options, &f.config, f.context, &status)); // no option has become effectless
+    double *made = fixture_step(&f, "deferred", options, &report);
+    assert_true(relative_l2(made, seco, f.gradient_count) <= 1e-13);
+    options_free(&deferred()->options, options);
+    free(made);
     double *none = step_of(&f, "deferred", "chunk=4 deferral=0", &report);
     for (unsigned c = 0; c < CHUNKS; c++) {
         char text[96];
