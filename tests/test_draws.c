@@ -249,11 +249,24 @@ static void an_error_is_relative_to_the_gradient(void **state)
     assert_true(error > 0.1 && number(bias, "subsets") == 1);
     assert_true(fabs(number(bias, "relative_l2") / error - 1) < 1e-12);
     assert_true(fabs(number(bias, "rms_error") / error - 1) < 1e-12);
+    assert_true(number(bias, "flops") == number(one, "flops"));
     json_decref(one);
     json_t *all = record_of("'name': 'spaco', 'chunk': 4, 'budget': 2"
                             "}" BIAS);
     bias = json_object_get(all, "bias");
     assert_true(number(bias, "subsets") == 15 && number(bias, "relative_l2") < number(bias, "rms_error"));
+    double flops = 0;
+    for (int set = 0; set < 36; set++) {
+        char method[120];
+        if (set / 6 >= set % 6)
+            continue;
+        snprintf(method, sizeof method,
+                 "'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'drawn_chunks': [%d, %d]}}", set / 6, set % 6);
+        json_t *drawn = record_of(method);
+        flops += number(drawn, "flops") / 15;
+        json_decref(drawn);
+    }
+    assert_true(fabs(number(bias, "flops") / flops - 1) < 1e-12);
     json_decref(all);
 }
 

@@ -56,6 +56,21 @@ static void a_disk_without_room_is_refused_at_once(void **state)
     assert_int_equal(scratch_entries(scratch), 0);
 }
 
+// A folder's config.json is a model too, which says nothing of weights.
+static void a_config_takes_random_weights(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch,
+                         "$L init --model tiny --out m && mkdir c && cp m/config.json c && "
+                         "$L init --model c --out other && cmp m/model.safetensors other/model.safetensors && "
+                         "cmp m/config.json other/config.json && rm c/config.json"),
+                     0);
+    assert_int_equal(run(scratch, "$L init --model c --out third"), 2);
+    assert_says(scratch, "err", "config.json");
+    assert_int_equal(run(scratch, "$L init --model tinny --out third"), 2);
+    assert_says(scratch, "err", "did you mean \"tiny\"?");
+}
+
 static void the_size_is_said_first(void **state)
 {
     struct scratch *scratch = *state;
@@ -138,7 +153,8 @@ static void what_is_stopped_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_listener_is_told_all), TEST(a_disk_without_room_is_refused_at_once), TEST(the_size_is_said_first),
+        TEST(the_listener_is_told_all), TEST(a_disk_without_room_is_refused_at_once),
+        TEST(the_size_is_said_first),   TEST(a_config_takes_random_weights),
         TEST(progress_is_shown),        TEST(what_is_stopped_leaves_nothing),
     };
     return cmocka_run_group_tests_name("init_command", tests, NULL, NULL);

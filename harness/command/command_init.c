@@ -7,6 +7,7 @@
 #include "harness/text/size.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 struct arguments {
     const char *model, *out, *dtype, *seed;
@@ -38,6 +39,12 @@ static bool init(const struct arguments *arguments, struct status *status)
     if (!arguments->model || !arguments->out)
         return status_set(status, STATUS_BAD_INPUT, "--model and --out are needed");
     const struct config *config = config_preset(arguments->model);
+    struct config of_folder;
+    if (!config && access(arguments->model, F_OK) == 0) {
+        if (!folder_read_config(arguments->model, &of_folder, status))
+            return false;
+        config = &of_folder;
+    }
     if (!config) {
         struct names names = {0};
         for (const struct config *c = config_presets; c->name[0]; c++)
@@ -63,8 +70,8 @@ static bool init(const struct arguments *arguments, struct status *status)
 int command_init(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {"model", .key = 'm', TEXT_AT(struct arguments, model), .arg = "PRESET",
-         .doc = "one of `longbp list models` (required)"},
+        {"model", .key = 'm', TEXT_AT(struct arguments, model), .arg = "PRESET|DIR",
+         .doc = "one of `longbp list models`, or a folder with a config.json (required)"},
         {"seed", .key = 's', TEXT_AT(struct arguments, seed), .arg = "N", .doc = "seed of the random weights (1)"},
         {"dtype", .key = 'd', TEXT_AT(struct arguments, dtype), .arg = "f64|f32|bf16",
          .doc = "dtype of the file: f64, f32 or bf16 (f32)"},

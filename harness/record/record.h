@@ -112,7 +112,7 @@ struct record_gradient {
 
 struct record_bias {
     bool given;
-    double relative_l2, rms_error, subsets;
+    double relative_l2, rms_error, subsets, flops;
 };
 
 struct record_routing {

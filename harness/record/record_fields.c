@@ -83,6 +83,8 @@ FIELDS bias_fields[] = {
     {FIELD(record_bias, rms_error), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
      .meaning = "sqrt(E||g - r||^2) / ||r||", .null = "not finite"},
     {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "number of possible draws, each run once"},
+    {FIELD(record_bias, flops), .type = FIELD_SIZE, .unit = "FLOP",
+     .meaning = "mean FLOPs of a step over all draws"},
     {0}};
 
 FIELDS routing_fields[] = {

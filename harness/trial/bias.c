@@ -37,7 +37,7 @@ static double squared_norm(const struct gradient_set *set)
 struct expectation {
     struct run *run;
     struct gradient_set mean;
-    double squared, total; // E ||g - r||^2, and the sum of probabilities
+    double squared, flops, total; // E ||g - r||^2, E FLOPs, and the sum of probabilities
     size_t subsets;
 };
 
@@ -47,8 +47,10 @@ static bool add_draw(void *context, const void *options, double probability)
     struct gradient_set estimate = {0};
     struct step_report report = {0};
     struct training_step step = setup_step(&e->run->setup, e->run->trial);
+    double flops = e->run->setup.device->counters.flops;
     step.options = options;
     training_step_take(&step, &report);
+    e->flops += probability * (e->run->setup.device->counters.flops - flops);
     gradient_set_take(&estimate, &e->run->setup.model);
     e->squared += probability * add_estimate(&e->mean, &estimate, &e->run->reference.gradients, probability);
     gradient_set_free(&estimate);
@@ -69,8 +71,10 @@ bool bias_measure(struct run *run)
     bool able =
         trial->method->each_draw(trial->options, run->setup.batch.context, BIAS_SUBSETS_MAX, add_draw, &e, &why);
     double norm_squared = squared_norm(reference);
-    struct record_bias bias = {
-        .given = true, .subsets = (double)e.subsets, .relative_l2 = gradient_relative_l2(&e.mean, reference)};
+    struct record_bias bias = {.given = true,
+                               .subsets = (double)e.subsets,
+                               .flops = e.flops,
+                               .relative_l2 = gradient_relative_l2(&e.mean, reference)};
     bias.rms_error = norm_squared > 0 ? sqrt(e.squared / norm_squared) : e.squared > 0 ? INFINITY : 0;
     gradient_set_free(&e.mean);
     if (!able)
