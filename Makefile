@@ -118,6 +118,19 @@ figure-programs: all
 pictures: all ## draw what was measured and planned (RESULTS=) anew (PICTURES=)
 	@tools/pictures $(BUILD)/longbp $(RESULTS) $(PICTURES)
 
+# The model of experiments/sparsity-trained.json: random weights, three states of one training run, and 8 sequences of the text.
+BYTES := build/byte-model
+TEXT  := experiments/data/king-james.txt
+byte-model: all ## train the model of experiments/sparsity-trained.json in build/byte-model; a minute
+	@rm -rf $(BYTES) && mkdir -p $(BYTES)
+	@$(BUILD)/longbp init --model experiments/data/byte-model --out $(BYTES)/random
+	@$(BUILD)/longbp train --model $(BYTES)/random --tokens $(TEXT) --context 512 --batch 2 --steps 600 --clip 1 --shuffle 1 \
+	  --optimizer adamw,rate=0.002,beta2=0.95,decay=0 --schedule cosine --warmup 10 \
+	  --checkpoint 10 --keep-checkpoints 60 --quiet --out $(BYTES)/run
+	@for step in 40 150 600; do mv $(BYTES)/run/checkpoint-$$(printf %06d $$step) $(BYTES)/trained-$$step || exit; done
+	@rm -r $(BYTES)/run
+	@for place in 0 1 2 3 4 5 6 7; do tail -c +$$((place * 550000 + 1)) $(TEXT) | head -c 192; done > $(BYTES)/sequences.txt
+
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
 	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
 
@@ -328,5 +341,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies golden figures figure-programs pictures papers regress $(REGRESS) speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
+.PHONY: all help dependencies golden figures figure-programs pictures byte-model papers regress $(REGRESS) speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
 .SECONDARY:
