@@ -183,8 +183,10 @@ static void print_longest(const struct plan_flags *flags, const struct change *c
         at = other > most ? i : at;
         most = other > most ? other : most;
     }
-    printf("%-9s a context of %zu tokens, or with %s %zu: by the peak alone\n", "at most", tokens,
-           changes[at].words, most);
+    printf("%-9s a context of %zu tokens", "at most", tokens);
+    if (most > tokens)
+        printf(", or with %s %zu", changes[at].words, most);
+    printf(": by the peak alone\n");
 }
 
 static void print_changes(const struct plan_flags *flags, const struct trial *asked, size_t limit_bytes)
