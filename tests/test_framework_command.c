@@ -72,6 +72,8 @@ static void what_was_not_checked_is_named(void **state)
         {"head=f32", "null"},
         {"mixed_precision=bf16", "null"},
         {"optim=adafactor --optimizer adamw", "null"},
+        {"offload=inputs", "null"},
+        {"offload=inputs,version=4.51", "inputs on the host before version 5.24, as Unsloth's checkpoints have it"},
         {"optim=paged_adamw_8bit --optimizer adamw",
          "how many of the optimizer's pages are on the card: none are counted there"},
         {"mixed_precision=bf16,version=4.51", "autocast before version 5.24"},
@@ -93,8 +95,9 @@ static void options_are_part_of_the_id(void **state)
 {
     (void)state;
     static const char *const options[] = {
-        "version=4.51",   "trainer=trl",   "loss=chunked", "outputs=kept", "reentrant=yes", "adapters=bf16",
-        "gradients=held", "loss_rows=100", "trainer=hf",   "head=f32",     "inferred=head", "mixed_precision=bf16"};
+        "version=4.51",  "trainer=trl",          "loss=chunked",  "outputs=kept", "reentrant=yes",
+        "adapters=bf16", "gradients=held",       "loss_rows=100", "trainer=hf",   "head=f32",
+        "inferred=head", "mixed_precision=bf16", "offload=inputs"};
     json_t *ids = json_object();
     for (size_t i = 0; i < COUNT(options); i++) {
         json_t *record = longbp_json(PLAN "--framework %s --json", options[i]);

@@ -14,6 +14,7 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
+import transformers.modeling_utils
 import transformers.utils.import_utils
 from accelerate.utils import convert_outputs_to_fp32
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -54,12 +55,13 @@ class Setting:
     trainer: str = "hf"
     mixed_precision: str = "no"
     dtype: str = "bf16"
+    offload: str = "none"
     optim: str = "adamw"
     optimizer_form: str = "foreach"
 
     def words(self):
         framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters", "head",
-                     "trainer", "mixed_precision", "optim", "optimizer_form"]
+                     "trainer", "mixed_precision", "offload", "optim", "optimizer_form"]
         words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch), "--dtype", self.dtype,
                  "--framework", ",".join(f"{key}={getattr(self, key)}" for key in framework)]
         if self.rank:
@@ -252,6 +254,12 @@ def autocast(function, setting):
     function = torch.autocast("cpu", torch.bfloat16)(function)
     return function if setting.trainer == "plain" else convert_outputs_to_fp32(function)
 
+def save_elsewhere(**_):
+    """As save_on_cpu: what is saved leaves the device, and comes back as a copy."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda x: (x.shape, x.dtype, x.device),
+                                                      lambda kept: torch.empty(kept[0], dtype=kept[1], device=kept[2]))
+
+
 def build(config, setting):
     from transformers import AutoConfig, AutoModelForCausalLM
     config = AutoConfig.for_model(**config)
@@ -272,7 +280,8 @@ def build(config, setting):
             p.data = p.data.to(DTYPES[setting.adapters])
     model.train()
     if setting.method == "checkpoint":
-        base.gradient_checkpointing_enable({"use_reentrant": setting.reentrant == "yes"})
+        transformers.modeling_utils.save_on_cpu = save_elsewhere
+        base.activation_checkpointing_enable({"use_reentrant": setting.reentrant == "yes"}, offload=setting.offload == "inputs")
         if setting.rank or setting.reentrant == "yes":
             base.enable_input_require_grads()
     return model, base

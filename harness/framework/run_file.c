@@ -350,17 +350,31 @@ static void set_lora(struct reading *reading)
         note(reading, "lora_dropout", "masks of dropout are not planned");
 }
 
+static bool checkpoints(const struct reading *reading)
+{
+    const struct run_facts *facts = &reading->facts;
+    return facts->no_checkpoint ? facts->no_checkpoint == SWITCH_OFF
+           : facts->checkpoint  ? facts->checkpoint == SWITCH_ON
+                                : defaults[reading->trainer].checkpoint;
+}
+
 static json_t *framework_of(const struct reading *reading)
 {
     const struct run_facts *facts = &reading->facts;
     const struct trainer_defaults *standard = &defaults[reading->trainer];
     json_t *framework = json_object();
     const char *optimizer = facts->optimizer ? facts->optimizer : standard->optimizer;
-    bool reentrant = facts->reentrant ? facts->reentrant == SWITCH_ON : standard->reentrant;
+    bool unsloth = facts->unsloth_checkpoints == SWITCH_ON;
+    bool reentrant = unsloth || (facts->reentrant ? facts->reentrant == SWITCH_ON : standard->reentrant);
     json_object_set_new(framework, "trainer", json_string(reading->trainer == TRAINER_OF_TRL ? "trl" : "hf"));
     json_object_set_new(framework, "reentrant", json_string(reentrant ? "yes" : "no"));
     if (facts->liger == SWITCH_ON)
         json_object_set_new(framework, "loss", json_string("liger"));
+    if ((unsloth || facts->offload == SWITCH_ON) && checkpoints(reading))
+        json_object_set_new(framework, "offload", json_string("inputs"));
+    if (unsloth)
+        note(reading, "use_unsloth_gc",
+             "Unsloth's checkpoints are planned as those with reentrance, and inputs on the host");
     if (uses_autocast(reading))
         json_object_set_new(framework, "mixed_precision", json_string("bf16"));
     if (facts->pure == SWITCH_ON && trains_lora(reading))
@@ -399,14 +413,11 @@ static void set_step(struct reading *reading)
     json_t *trial = reading->run->trial;
     size_t batch = facts->batch ? facts->batch : standard->batch,
            context = facts->context ? facts->context : standard->context;
-    bool checkpoint = facts->no_checkpoint ? facts->no_checkpoint == SWITCH_OFF
-                      : facts->checkpoint  ? facts->checkpoint == SWITCH_ON
-                                           : standard->checkpoint;
     json_object_set_new(trial, "dtype", json_string(trains_f32(reading) ? "f32" : "bf16"));
     json_object_set_new(trial, "batch", json_integer((json_int_t)batch));
     if (context)
         json_object_set_new(trial, "context", json_integer((json_int_t)context));
-    json_object_set_new(trial, "method", json_string(checkpoint ? "checkpoint" : "full"));
+    json_object_set_new(trial, "method", json_string(checkpoints(reading) ? "checkpoint" : "full"));
     if (!facts->optimizer || strcmp(facts->optimizer, "none") != 0)
         json_object_set_new(trial, "optimizer", json_string("adamw"));
     json_object_set_new(trial, "framework", framework_of(reading));

@@ -10,8 +10,8 @@ struct run_facts {
     const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind,
         *base; // kind: full, lora, freeze; base: the model of an adapter
     size_t batch, context, accumulate, rank, alpha;
-    enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, pure, packing, padding_free, lora,
-        every_linear;
+    enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, pure, offload, unsloth_checkpoints,
+        packing, padding_free, lora, every_linear;
     double dropout;
     bool has_targets; // of LoRA
 };

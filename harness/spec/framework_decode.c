@@ -107,6 +107,11 @@ static bool check_method(struct trial *trial, const json_t *own, const char **ke
     if (!trial->method->elsewhere && !trial->unsupported)
         trial->unsupported =
             text_new(FRAMEWORK_NAME " has no method \"%s\"; it has full and checkpoint", trial->method->name);
+    if (trial->method->elsewhere == WALK_FULL && trial->framework->offload == FRAMEWORK_OFFLOAD_INPUTS) {
+        *key = "framework";
+        return status_set(why, STATUS_BAD_INPUT,
+                          "\"offload\" is of checkpoints; give \"method\" checkpoint, or leave it out");
+    }
     const char *option = first_option(json_object_get(own, "method"));
     return !trial->method->elsewhere || !option ||
            status_set(why, STATUS_BAD_INPUT,

@@ -176,8 +176,11 @@ static struct value run_layer(struct framework_run *run, size_t l, struct value 
     struct checkpoint_call call = {layer_forward, run, l, {tables->cos, tables->sin, run->positions, tables->mask}};
     if (run->walk == WALK_FULL)
         return layer_forward(run, l, x);
-    return run->framework.reentrant == REENTRANT_YES ? tape_checkpoint_reentrant(&run->tape, call, x)
-                                                     : tape_checkpoint(&run->tape, call, x);
+    run->tape.offloads = run->framework.offload == FRAMEWORK_OFFLOAD_INPUTS;
+    struct value y = run->framework.reentrant == REENTRANT_YES ? tape_checkpoint_reentrant(&run->tape, call, x)
+                                                               : tape_checkpoint(&run->tape, call, x);
+    run->tape.offloads = false;
+    return y;
 }
 
 struct value decoder_forward(struct framework_run *run)
@@ -192,10 +195,8 @@ struct value decoder_forward(struct framework_run *run)
     bool asked = kept && !embeddings.node;
     if (asked)
         tape_leaf(&embeddings);
-    run->input = embeddings;
-    run->input.storage = NULL;
-    if (!asked)
-        run->input.node = NULL;
+    if (asked)
+        run->input = tape_share(embeddings);
     attention_make_tables(run);
     struct value hidden = tape_share(embeddings);
     for (size_t l = 0; l < run->model->config.layers; l++)

@@ -15,6 +15,7 @@ static const char *const optimizer_forms[] = {"foreach", "fused", NULL};
 static const char *const mixed_precisions[] = {"no", "bf16", NULL};
 static const char *const optims[] = {"adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adafactor",
                                      "sgd",   NULL};
+static const char *const offloads[] = {"none", "inputs", NULL};
 static const char *const heads[] = {"bf16", "f32", NULL};
 static const char *const inferences[] = {"head", "adapters", NULL};
 
@@ -48,6 +49,9 @@ static const struct option option_rows[] = {
     {OPTION("optim", CHOICE, struct framework, optim), .choices = optims, .unsaid = true,
      .help = "Trainer's optimizer, if there is one: AdamW, bitsandbytes' with states of 8 bits or of pages on the "
              "host, Adafactor, or SGD without momentum"},
+    {OPTION("offload", CHOICE, struct framework, offload), .choices = offloads, .unsaid = true,
+     .help =
+         "whether checkpoints keep their layer's input on the host: activation_checkpointing_enable(offload=True)"},
     {OPTION("head", CHOICE, struct framework, head), .choices = heads, .unsaid = true,
      .help = "dtype of the head's weight, of its input and of its logits, as a script casts them"},
     {OPTION("inferred", WORDS, struct framework, inferred), .choices = inferences, .unsaid = true,
@@ -177,6 +181,8 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
     add_part(&unchecked, older && (framework->loss != LOSS_WHOLE || lora->rank),
              "version 4.46 with anything but whole logits and all weights");
     add_part(&unchecked, older && masked, "a padded mask with version 4.46");
+    add_part(&unchecked, old && framework->offload == FRAMEWORK_OFFLOAD_INPUTS,
+             "inputs on the host before version 5.24, as Unsloth's checkpoints have it");
     add_part(&unchecked, old && framework->mixed_precision == MIXED_PRECISION_BF16, "autocast before version 5.24");
     add_part(&unchecked, old && framework->attention == FRAMEWORK_EAGER, "eager attention but with version 5.24");
     add_part(&unchecked, old && framework->attention == FRAMEWORK_EFFICIENT && !masked,

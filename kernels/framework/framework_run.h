@@ -29,7 +29,7 @@ struct framework_run {
         struct value cos, sin, mask;
     } tables[CONFIG_KINDS];
     struct value positions;
-    struct value input; // a leaf without a storage, if checkpoints ask for a frozen embedding's gradient
+    struct value input; // a leaf, which its node keeps, if checkpoints ask for a frozen embedding's gradient
 };
 
 struct framework_run_options {

@@ -202,6 +202,28 @@ void tape_leaf_close(struct tape *tape, struct value *value)
 
 // ---- checkpoints without reentrance
 
+// The input of a checkpoint as it is kept, and as its forward reads it again.
+static struct value kept_input(struct tape *tape, struct value x)
+{
+    struct value kept = x;
+    if (!tape->offloads)
+        return tape_share(x);
+    kept.storage = NULL;
+    kept = value_new(tape, "save_on_cpu", kept, CATEGORY_HIDDEN_CHECKPOINTS, PLACE_HOST);
+    if (kept.storage)
+        tape->device->counters.link_bytes[QUEUE_OUT] += (double)kept.storage->bytes;
+    return kept;
+}
+
+static struct value read_again(struct tape *tape, struct value kept)
+{
+    if (!kept.storage || kept.storage->place == PLACE_DEVICE)
+        return tape_share(kept);
+    tape->device->counters.link_bytes[QUEUE_IN] += (double)kept.storage->bytes;
+    kept.storage = NULL;
+    return value_new(tape, "to", kept, CATEGORY_HIDDEN_CHECKPOINTS, PLACE_DEVICE);
+}
+
 // A checkpoint between its forward and the backward of its last node.
 struct frame {
     struct checkpoint_call call;
@@ -248,7 +270,7 @@ struct value tape_checkpoint(struct tape *tape, struct checkpoint_call call, str
 {
     struct frame *frame = calloc(1, sizeof *frame);
     CHECK(frame && !tape->frame && !tape->rebuilding);
-    *frame = (struct frame){.call = call, .x = tape_share(x), .references = 1};
+    *frame = (struct frame){.call = call, .x = kept_input(tape, x), .references = 1};
     for (size_t i = 0; i < CHECKPOINT_READS; i++)
         storage_share(call.reads[i].storage);
     tape->frame = frame;
@@ -262,9 +284,11 @@ static void frame_rebuild(struct tape *tape, struct frame *frame)
 {
     frame->rebuilt = calloc(frame->slots, sizeof *frame->rebuilt);
     CHECK(frame->rebuilt);
+    struct value x = read_again(tape, frame->x);
     tape->rebuilding = frame;
-    struct value y = frame->call.forward(frame->call.context, frame->call.index, frame->x);
+    struct value y = frame->call.forward(frame->call.context, frame->call.index, x);
     tape_drop(tape, &y);
+    tape_drop(tape, &x);
     CHECK(frame->filled == frame->slots);
     tape->rebuilding = NULL;
     tape->stopped = false;
@@ -383,8 +407,9 @@ static void checkpoint_backward(struct tape *tape, struct node *node, struct val
     struct checkpoint_call call = node->call;
     struct value x = node->inputs[0];
     size_t from = tape->count;
-    x.storage = storage_share(node->saved[0].storage);
+    x.storage = node->saved[0].storage;
     x.node = NULL;
+    x = read_again(tape, x);
     tape_leaf(&x);
     struct value y = call.forward(call.context, call.index, x);
     struct value own = tape_detach(grad);
@@ -400,12 +425,14 @@ struct value tape_checkpoint_reentrant(struct tape *tape, struct checkpoint_call
 {
     struct node *node = tape_record(tape, "checkpoint", checkpoint_backward, 1, &x);
     bool before = tape->no_grad;
-    tape_save(tape, node, x);
     if (node)
         node->call = call;
     tape->no_grad = true;
     struct value y = call.forward(call.context, call.index, x);
     tape->no_grad = before;
+    struct value kept = kept_input(tape, x);
+    tape_save(tape, node, kept);
+    tape_drop(tape, &kept);
     y.node = node;
     return y;
 }

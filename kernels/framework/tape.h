@@ -83,6 +83,7 @@ struct tape {
     struct node **nodes; // that backward is yet to run, in order
     size_t count, capacity;
     bool no_grad;                     // operations record no nodes
+    bool offloads;                    // checkpoints keep their input on the host
     struct frame *frame, *rebuilding; // a checkpoint whose forward runs, or whose rebuild does
     bool stopped;                     // a rebuild has all it needs, and the rest does not run
     struct node inner;                // stands for the nodes of a rebuild, which are dropped

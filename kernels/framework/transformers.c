@@ -116,6 +116,7 @@ void framework_run_step(struct framework_run *run)
     tape_drop(tape, &loss);
     tape_drop(tape, &outputs);
     tape_leaf_close(tape, &run->input);
+    tape_drop(tape, &run->input);
     if (is_reentrant(run))
         attention_end_tables(run);
     tape->moment = "optimizer";
