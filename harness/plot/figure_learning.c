@@ -60,32 +60,33 @@ static bool has_seed(const struct learner *learner, double seed)
     return false;
 }
 
-// The mean time of the method's step at this context, of trials that measure it alone; without these the mean over
-// the runs' own steps.
+static json_t *undrawn(const struct record *record)
+{
+    json_t *method = json_copy((json_t *)record->trial.method);
+    json_object_del(method, "sampler_seed");
+    return method;
+}
+
+// The mean time of the method's step at this context, of trials that measure it alone: runs of several seeds are
+// often beside each other. NaN: there are none.
 static double step_ms_of(const struct learner *learner, const struct record *const *records, size_t count)
 {
-    static const char *const drawn[] = {"sampler_seed", NULL};
     const struct record *first = learner->runs[0];
-    double apart = 0, own = 0;
+    double sum = 0;
     size_t measured = 0;
-    json_t *method = json_copy((json_t *)first->trial.method);
-    json_object_del(method, drawn[0]);
+    json_t *method = undrawn(first);
     for (size_t i = 0; i < count; i++) {
-        const struct record *record = records[i];
-        double ms = step_time_of(record).ms;
-        if (record->curve->given || record->trial.context != first->trial.context || !isfinite(ms))
+        double ms = step_time_of(records[i]).ms;
+        if (records[i]->curve->given || records[i]->trial.context != first->trial.context || !isfinite(ms))
             continue;
-        json_t *other = json_copy((json_t *)record->trial.method);
-        json_object_del(other, drawn[0]);
+        json_t *other = undrawn(records[i]);
         bool same = json_equal(method, other);
         json_decref(other);
-        apart += same ? ms : 0;
+        sum += same ? ms : 0;
         measured += same;
     }
-    for (size_t i = 0; i < learner->count; i++)
-        own += step_time_mean(learner->runs[i]) / (double)learner->count;
     json_decref(method);
-    return measured ? apart / (double)measured : own;
+    return measured ? sum / (double)measured : NAN;
 }
 
 // By method and context, the longest first.
