@@ -73,6 +73,8 @@ static void what_was_not_checked_is_named(void **state)
         {"mixed_precision=bf16", "null"},
         {"optim=adafactor --optimizer adamw", "null"},
         {"offload=inputs", "null"},
+        {"quantised=nf4 --lora r=8",
+         "quantised weights, which are modelled after bitsandbytes' and PEFT's sources"},
         {"offload=inputs,version=4.51", "inputs on the host before version 5.24, as Unsloth's checkpoints have it"},
         {"optim=paged_adamw_8bit --optimizer adamw",
          "how many of the optimizer's pages are on the card: none are counted there"},

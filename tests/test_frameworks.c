@@ -48,6 +48,7 @@ struct setting {
     enum framework_mixed_precision mixed_precision;
     enum framework_optim optim;
     enum framework_offload offload;
+    enum framework_quantised quantised;
     enum framework_optimizer optimizer_form;
     enum dtype dtype; // of weights; DTYPE_F64: bf16
     size_t loss_rows; // 0: 2048
@@ -377,6 +378,7 @@ static void planned(const struct setting *setting, void (*use)(struct framework_
                                            .trainer = setting->trainer,
                                            .optim = setting->optim,
                                            .offload = setting->offload,
+                                           .quantised = setting->quantised,
                                            .optimizer_form = setting->optimizer_form,
                                            .mixed_precision = setting->mixed_precision,
                                            .loss_rows = setting->loss_rows ? setting->loss_rows : 2048};
@@ -1872,6 +1874,23 @@ static void moments_are_transformers(void **state)
     assert_int_equal(wrong, 0);
 }
 
+// Three layers of width 64: half a byte a value, a scale of 4 bytes for 64 of them, or of 1 byte with 4 for 256
+// scales, and tables; each in blocks of 512 bytes.
+static void quantised_weights_are_as_stored(void **state)
+{
+    (void)state;
+    static const size_t fewer_bytes[] = {
+        [QUANTISED_NONE] = 0, [QUANTISED_NF4] = 3 * 60416, [QUANTISED_NF4_DOUBLE] = 3 * (92160 - 37376) - 1024};
+    size_t resident_bytes[3];
+    for (int kind = 0; kind < 3; kind++) {
+        struct setting setting = {.model = "llama", .context = 512, .rank = 8, .quantised = kind};
+        struct watch seen;
+        planned(&setting, watch_step, &seen);
+        resident_bytes[kind] = seen.moments[RESIDENT];
+        assert_int_equal(resident_bytes[0] - resident_bytes[kind], fewer_bytes[kind]);
+    }
+}
+
 // Llama 3 8B, LoRA, 8,192 tokens: three f32 tensors of the logits are most of the peak.
 static void largest_tensors_are_the_logits(void **state)
 {
@@ -2177,9 +2196,10 @@ static void peaks_are_those_of_a_card(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peaks_are_transformers),         cmocka_unit_test(moments_are_transformers),
-        cmocka_unit_test(largest_tensors_are_the_logits), cmocka_unit_test(older_versions_are_transformers),
-        cmocka_unit_test(peaks_are_those_of_figure_3),    cmocka_unit_test(peaks_are_those_of_figure_6),
-        cmocka_unit_test(peaks_are_those_of_a_card),      cmocka_unit_test(a_new_card_has_larger_workspaces)};
+        cmocka_unit_test(quantised_weights_are_as_stored), cmocka_unit_test(peaks_are_transformers),
+        cmocka_unit_test(moments_are_transformers),        cmocka_unit_test(largest_tensors_are_the_logits),
+        cmocka_unit_test(older_versions_are_transformers), cmocka_unit_test(peaks_are_those_of_figure_3),
+        cmocka_unit_test(peaks_are_those_of_figure_6),     cmocka_unit_test(peaks_are_those_of_a_card),
+        cmocka_unit_test(a_new_card_has_larger_workspaces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "kernels/framework/decoder.h"
 #include "kernels/framework/aten.h"
 #include "kernels/framework/attention.h"
+#include "kernels/framework/quantised.h"
 #include "kernels/model/block.h"
 #include <string.h>
 
@@ -23,22 +24,30 @@ static struct value project(struct framework_run *run, const struct projection *
 {
     struct tape *tape = &run->tape;
     struct autocast *autocast = &run->autocast;
-    struct value y = autocast_linear(autocast, tape, x, weight_of(run, projection->weight),
-                                     weight_of(run, projection->bias), CATEGORY_ACTIVATIONS);
+    struct value weight = weight_of(run, projection->weight), bias = weight_of(run, projection->bias);
+    bool quantised = quantised_is(run, (size_t)(projection->weight - run->model->parameters));
+    struct value y = quantised ? quantised_linear(run, x, weight, bias)
+                               : autocast_linear(autocast, tape, x, weight, bias, CATEGORY_ACTIVATIONS);
     if (!projection->lora_a)
         return y;
+    // PEFT copies a quantised layer's result, and leaves its input's casts to autocast, if there is one.
+    if (quantised)
+        tape_rebind(tape, &y, aten_contiguous(tape, y));
     struct value a = weight_of(run, projection->lora_a), b = weight_of(run, projection->lora_b), none = {0};
     enum dtype dtype = y.dtype;
-    struct value input = aten_to(tape, x, a.dtype, CATEGORY_ACTIVATIONS);
+    struct value input = aten_to(tape, x, quantised && autocast->depth ? x.dtype : a.dtype, CATEGORY_ACTIVATIONS);
     struct value low = autocast_linear(autocast, tape, input, a, none, CATEGORY_ACTIVATIONS);
     struct value high = autocast_linear(autocast, tape, low, b, none, CATEGORY_ACTIVATIONS);
     tape_drop(tape, &low);
     struct value scaled = aten_mul_scalar(tape, high);
     tape_drop(tape, &high);
+    if (quantised && !autocast->depth)
+        tape_rebind(tape, &scaled, aten_to(tape, scaled, dtype, CATEGORY_ACTIVATIONS));
     struct value sum = aten_add(tape, y, scaled, CATEGORY_ACTIVATIONS);
     tape_drop(tape, &scaled);
     tape_rebind(tape, &y, sum);
-    tape_rebind(tape, &y, aten_to(tape, y, dtype, CATEGORY_ACTIVATIONS));
+    if (!quantised)
+        tape_rebind(tape, &y, aten_to(tape, y, dtype, CATEGORY_ACTIVATIONS));
     tape_drop(tape, &input);
     return y;
 }

@@ -16,6 +16,7 @@ static const char *const mixed_precisions[] = {"no", "bf16", NULL};
 static const char *const optims[] = {"adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adafactor",
                                      "sgd",   NULL};
 static const char *const offloads[] = {"none", "inputs", NULL};
+static const char *const quantisations[] = {"none", "nf4", "nf4_double", NULL};
 static const char *const heads[] = {"bf16", "f32", NULL};
 static const char *const inferences[] = {"head", "adapters", NULL};
 
@@ -52,6 +53,10 @@ static const struct option option_rows[] = {
     {OPTION("offload", CHOICE, struct framework, offload), .choices = offloads, .unsaid = true,
      .help =
          "whether checkpoints keep their layer's input on the host: activation_checkpointing_enable(offload=True)"},
+    {OPTION("quantised", CHOICE, struct framework, quantised), .choices = quantisations, .unsaid = true,
+     .help = "frozen projections as bitsandbytes has them, with LoRA in PEFT's form for them: nf4_double with "
+             "bnb_4bit_use_double_quant; \"dtype\" is that of the other weights, f32 after "
+             "prepare_model_for_kbit_training"},
     {OPTION("head", CHOICE, struct framework, head), .choices = heads, .unsaid = true,
      .help = "dtype of the head's weight, of its input and of its logits, as a script casts them"},
     {OPTION("inferred", WORDS, struct framework, inferred), .choices = inferences, .unsaid = true,
@@ -147,6 +152,9 @@ bool framework_check(const struct framework *framework, const struct config *con
             status, STATUS_BAD_INPUT,
             "\"outputs\" kept are logits, which a loss \"%s\" never has whole; leave one of the two out",
             losses[framework->loss]);
+    if (framework->quantised != QUANTISED_NONE && !lora->rank)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "\"quantised\" weights do not train; give a LoRA, or leave it out");
     if (has_no_kernel(framework, config))
         return status_set(
             status, STATUS_BAD_INPUT,
@@ -187,6 +195,8 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
     add_part(&unchecked, old && framework->attention == FRAMEWORK_EAGER, "eager attention but with version 5.24");
     add_part(&unchecked, old && framework->attention == FRAMEWORK_EFFICIENT && !masked,
              "efficient attention without a mask but with version 5.24");
+    add_part(&unchecked, framework->quantised != QUANTISED_NONE,
+             "quantised weights, which are modelled after bitsandbytes' and PEFT's sources");
     add_part(&unchecked, framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL,
              "a fused head, which is modelled after its source");
     add_part(&unchecked,

@@ -16,6 +16,7 @@ enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT, FRAMEWORK_EAGER
 enum framework_gradients { GRADIENTS_FRESH, GRADIENTS_HELD };
 enum framework_adapters { ADAPTERS_F32, ADAPTERS_BF16 };
 enum framework_offload { FRAMEWORK_OFFLOAD_NONE, FRAMEWORK_OFFLOAD_INPUTS };
+enum framework_quantised { QUANTISED_NONE, QUANTISED_NF4, QUANTISED_NF4_DOUBLE };
 enum framework_optim {
     OPTIM_ADAMW,
     OPTIM_ADAMW_8BIT,
@@ -32,7 +33,7 @@ enum framework_inferred { INFERRED_HEAD = 1, INFERRED_ADAPTERS = 2 };
 
 struct framework {
     int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form, head,
-        mixed_precision, optim, offload;
+        mixed_precision, optim, offload, quantised;
     size_t loss_rows;
     unsigned inferred;
 };

@@ -21,7 +21,7 @@ struct framework_run {
     bool has_optimizer;
     struct value *weights; // [model->parameter_count]; a weight that trains has a node
     struct value *state;   // FRAMEWORK_STATES for each
-    struct value codes[2]; // tables of 8-bit states' values; no value: there are none
+    struct value codes[3]; // tables of the values of 8-bit scales, and of 8-bit states; no value: there are none
     struct value ids, labels, padding, frequencies[2 * CONFIG_KINDS], library[2];
     struct value embedding_scale; // a number that embeddings are multiplied by; no value: none
     // Tables of the forward pass that runs, by kinds of layers, which its checkpoints read; no value: it has none.

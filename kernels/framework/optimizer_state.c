@@ -58,7 +58,7 @@ static void open_bitsandbytes(struct framework_run *run, size_t i)
         open_moments(run, i, DTYPE_F32);
         return;
     }
-    for (size_t table = 0; table < 2; table++)
+    for (size_t table = 1; table < 3; table++)
         if (!run->codes[table].storage)
             run->codes[table] = state_new(run, CODE_VALUES, 1, DTYPE_F32);
     open_moments(run, i, DTYPE_U8);

@@ -3,6 +3,7 @@
 #include "kernels/framework/decoder.h"
 #include "kernels/framework/framework_run.h"
 #include "kernels/framework/optimizer_state.h"
+#include "kernels/framework/quantised.h"
 #include <stdlib.h>
 
 // A cuBLAS workspace of each thread that multiplies, forward's and autograd's.
@@ -22,6 +23,10 @@ static void open_parameter(struct framework_run *run, size_t i)
     struct tape *tape = &run->tape;
     const struct parameter *parameter = &run->model->parameters[i];
     struct value *weight = &run->weights[i];
+    if (quantised_is(run, i)) {
+        quantised_open(run, i);
+        return;
+    }
     *weight = tape_new(tape, "weight", parameter->value.rows, parameter->value.cols, dtype_of(run, parameter),
                        CATEGORY_WEIGHTS);
     if (!model_can_train(run->model, parameter))
@@ -163,8 +168,8 @@ void framework_run_close(struct framework_run *run)
         for (size_t s = 0; s < FRAMEWORK_STATES; s++)
             tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
     }
-    struct value *rest[] = {&run->embedding_scale, &run->ids,        &run->labels,   &run->padding,
-                            &run->library[0],      &run->library[1], &run->codes[0], &run->codes[1]};
+    struct value *rest[] = {&run->embedding_scale, &run->ids,      &run->labels,   &run->padding, &run->library[0],
+                            &run->library[1],      &run->codes[0], &run->codes[1], &run->codes[2]};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         tape_drop(tape, rest[i]);
     for (size_t i = 0; i < sizeof run->frequencies / sizeof *run->frequencies; i++)
