@@ -56,12 +56,13 @@ class Setting:
     mixed_precision: str = "no"
     dtype: str = "bf16"
     offload: str = "none"
+    quantised: str = "none"
     optim: str = "adamw"
     optimizer_form: str = "foreach"
 
     def words(self):
         framework = ["loss", "loss_rows", "outputs", "mask", "attention", "reentrant", "gradients", "adapters", "head",
-                     "trainer", "mixed_precision", "offload", "optim", "optimizer_form"]
+                     "trainer", "mixed_precision", "offload", "quantised", "optim", "optimizer_form"]
         words = ["--method", self.method, "--context", str(self.context), "--batch", str(self.batch), "--dtype", self.dtype,
                  "--framework", ",".join(f"{key}={getattr(self, key)}" for key in framework)]
         if self.rank:
@@ -80,8 +81,14 @@ def attention_backward(q, k):
     return sums + (2 * batch * tokens * heads * up(dim, 8) * q.element_size() if heads != k.shape[1] else 0)
 
 
-WITHIN = {f"aten._scaled_dot_product_{kernel}_attention_backward.default": lambda args: attention_backward(args[1], args[2])
-          for kernel in ("flash", "efficient")}
+def dequantised(args):
+    """The weight's copy, by which the CUDA kernel multiplies more than 1,536 tokens."""
+    return args[2][0] * args[2][1] * args[0].element_size()
+
+
+WITHIN = {"bitsandbytes.gemm_4bit.default": dequantised} | {
+    f"aten._scaled_dot_product_{kernel}_attention_backward.default": lambda args: attention_backward(args[1], args[2])
+    for kernel in ("flash", "efficient")}
 
 
 @dataclasses.dataclass
@@ -260,12 +267,35 @@ def save_elsewhere(**_):
                                                       lambda kept: torch.empty(kept[0], dtype=kept[1], device=kept[2]))
 
 
+def quantise(base):
+    """Puts bitsandbytes' layers in place of a model's projections, with NF4 weights and scales of 64 values."""
+    import bitsandbytes as bnb
+    for layer in base.model.layers:
+        for name, linear in list(layer.named_modules()):
+            if type(linear) is not torch.nn.Linear:
+                continue
+            rows, columns = linear.weight.shape
+            with mock.patch.object(bnb.nn.modules, "Params4bit", lambda data, **_: torch.nn.Parameter(data, requires_grad=False)):  # which quantises values
+                four = bnb.nn.Linear4bit(0, 0, bias=False, compute_dtype=torch.bfloat16)
+            four.in_features, four.out_features, four.bias = columns, rows, linear.bias
+            weight = torch.nn.Parameter(torch.empty(rows * columns // 2, 1, dtype=torch.uint8), requires_grad=False)
+            weight.compress_statistics, weight.quant_type = False, "nf4"
+            weight.quant_state = four.quant_state = bnb.functional.QuantState(
+                absmax=torch.empty(-(-rows * columns // 64)), shape=linear.weight.shape, code=torch.empty(16), blocksize=64,
+                quant_type="nf4", dtype=torch.bfloat16)
+            four.weight = weight
+            layer.set_submodule(name, four)
+    base.is_loaded_in_4bit = True
+
+
 def build(config, setting):
     from transformers import AutoConfig, AutoModelForCausalLM
     config = AutoConfig.for_model(**config)
     config.use_cache = False
     model = base = AutoModelForCausalLM.from_config(config, dtype=DTYPES[setting.dtype],
                                                     attn_implementation="eager" if setting.attention == "eager" else "sdpa")
+    if setting.quantised == "nf4":
+        quantise(base)
     head = base.get_output_embeddings()
     if setting.head == "f32":
         head.weight = torch.nn.Parameter(head.weight.float())
