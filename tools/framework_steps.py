@@ -91,6 +91,11 @@ WITHIN = {"bitsandbytes.gemm_4bit.default": dequantised} | {
     for kernel in ("flash", "efficient")}
 
 
+# A dispatch mode has these backwards make a second tensor beside their zeros; without one they fill the zeros.
+IN_PLACE = {torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default,
+            torch.ops.aten.scatter.src: torch.ops.aten.scatter_.src}
+
+
 @dataclasses.dataclass
 class Event:
     number: int  # of the storage; a release has its allocation's
@@ -137,6 +142,7 @@ class Storages(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function is torch.ops.aten._local_scalar_dense.default and args[0].device.type == self.device:
             return not self.padded  # "is nothing padded?", "is nothing packed?"
+        function = IN_PLACE.get(function, function) if self.moment == "backward" else function
         out = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             self.see(tensor, str(function))
@@ -186,10 +192,16 @@ def attention(kind):
 
 # ---- heads with their loss, of hidden states [tokens, width]
 
-def chunked(hidden, weight, labels, rows):
+def chunked(hidden, weight, labels, rows, config):
     """Logits and cross-entropy of `rows` tokens at a time, each under a checkpoint."""
+    cap, scale = getattr(config, "final_logit_softcapping", None), getattr(config, "logits_scaling", None)
+    def head(hidden, weight):
+        logits = F.linear(hidden.to(weight.dtype), weight)
+        if scale:
+            logits = logits / scale
+        return torch.tanh(logits / cap) * cap if cap else logits
     def part(hidden, weight, labels):
-        return F.cross_entropy(F.linear(hidden.to(weight.dtype), weight).float(), labels, reduction="sum")
+        return F.cross_entropy(head(hidden, weight).float(), labels, reduction="sum")
     parts = zip(hidden.split(rows), labels.split(rows))
     return sum(checkpoint(part, h, weight, y, use_reentrant=False) for h, y in parts)
 
@@ -326,7 +338,7 @@ def loss_of(model, base, ids, labels, padding, setting):
     hidden, labels = base.model(input_ids=ids, **more).last_hidden_state.flatten(0, 1), labels.flatten()
     weight = base.get_output_embeddings().weight
     if setting.loss == "chunked":
-        return chunked(hidden, weight, labels, setting.loss_rows), None
+        return chunked(hidden, weight, labels, setting.loss_rows, base.config), None
     if setting.loss == "liger":
         return Liger.apply(hidden, weight), None
     return Trl.apply(hidden.clone(), weight).sum(), None

@@ -160,7 +160,7 @@ bool framework_trial_check(struct trial *trial, const json_t *own, const char **
 json_t *framework_trial_unchecked(const struct trial *trial)
 {
     struct framework_unchecked unchecked =
-        framework_unchecked(trial->framework, &trial->lora, trial->optimizer != NULL);
+        framework_unchecked(trial->framework, &trial->config, &trial->lora, trial->optimizer != NULL);
     json_t *parts = json_array();
     for (size_t i = 0; i < unchecked.count; i++)
         json_array_append_new(parts, json_string(unchecked.parts[i]));

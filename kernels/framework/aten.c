@@ -56,6 +56,12 @@ static struct value activation(struct tape *tape, const char *name, struct value
     return tape_new(tape, name, x.rows, x.cols, x.dtype, CATEGORY_ACTIVATIONS);
 }
 
+// A tensor in x's place, which logits stay logits by.
+static struct value in_place_of(struct tape *tape, const char *name, struct value x)
+{
+    return tape_new(tape, name, x.rows, x.cols, x.dtype, x.storage ? x.storage->category : CATEGORY_ACTIVATIONS);
+}
+
 // grad * (2 * x.pow(1))
 BACKWARD(pow_backward)
 {
@@ -124,7 +130,7 @@ BACKWARD(scale_backward)
 struct value aten_mul_scalar(struct tape *tape, struct value x)
 {
     struct node *node = tape_record(tape, "mul", scale_backward, 1, &x);
-    return result(activation(tape, "mul", x), node);
+    return result(in_place_of(tape, "mul", x), node);
 }
 
 // The gradient of a factor: of the product's shape, then summed to its own.
@@ -241,13 +247,20 @@ BACKWARD(heads_backward)
     given[0] = new_gradient(tape, "clone", node, 0, grad);
 }
 
-struct value aten_heads(struct tape *tape, struct value x, size_t head_dim)
+static struct value by_heads(struct tape *tape, struct value x, size_t head_dim)
 {
     struct node *node = tape_record(tape, "view", heads_backward, 1, &x);
     struct value heads = result(tape_share(x), node);
     heads.rows = x.rows * (x.cols / head_dim);
     heads.cols = head_dim;
     return heads;
+}
+
+struct value aten_heads(struct tape *tape, struct value x, size_t head_dim)
+{
+    if (x.cols == head_dim)
+        return tape_share(x);
+    return by_heads(tape, x, head_dim);
 }
 
 BACKWARD(turn_backward)
@@ -295,11 +308,16 @@ BACKWARD(repeat_backward)
     given[0] = new_gradient(tape, "sum", node, 0, grad);
 }
 
-struct value aten_repeat(struct tape *tape, struct value x, size_t times)
+struct value aten_repeat(struct tape *tape, struct value x, size_t times, bool copied)
 {
     if (times == 1)
         return tape_share(x);
     struct node *node = tape_record(tape, "expand", repeat_backward, 1, &x);
+    if (!copied) {
+        struct value view = result(tape_share(x), node);
+        view.rows *= times;
+        return view;
+    }
     return result(tape_new(tape, "clone", x.rows * times, x.cols, x.dtype, CATEGORY_ACTIVATIONS), node);
 }
 
@@ -405,7 +423,7 @@ struct value aten_bmm(struct tape *tape, struct value a, struct value b, size_t 
 static struct value by_result(struct tape *tape, const char *name, struct value x)
 {
     struct node *node = tape_record(tape, name, activation_backward, 1, &x);
-    struct value y = activation(tape, name, x);
+    struct value y = in_place_of(tape, name, x);
     tape_save(tape, node, y);
     return result(y, node);
 }
@@ -415,9 +433,11 @@ struct value aten_softmax(struct tape *tape, struct value x)
     return by_result(tape, "softmax", x);
 }
 
-struct value aten_tanh(struct tape *tape, struct value x)
+void aten_cap(struct tape *tape, struct value *x)
 {
-    return by_result(tape, "tanh", x);
+    tape_rebind(tape, x, aten_mul_scalar(tape, *x));
+    tape_rebind(tape, x, by_result(tape, "tanh", *x));
+    tape_rebind(tape, x, aten_mul_scalar(tape, *x));
 }
 
 struct value aten_batched(struct tape *tape, struct value x, size_t batch)
@@ -427,7 +447,7 @@ struct value aten_batched(struct tape *tape, struct value x, size_t batch)
 
 struct value aten_by_heads(struct tape *tape, struct value x, size_t batch)
 {
-    return batch > 1 ? aten_heads(tape, x, x.cols) : tape_share(x);
+    return batch > 1 ? by_heads(tape, x, x.cols) : tape_share(x);
 }
 
 // ---- rows
@@ -447,11 +467,11 @@ BACKWARD(part_backward)
     node->inputs[0].node->parts[node->call.index] = tape_share(grad);
 }
 
-size_t aten_split(struct tape *tape, struct value x, size_t rows, struct value *parts)
+// Views of x, whose shapes the caller sets.
+static void split_into(struct tape *tape, struct value x, size_t part_count, struct value *parts)
 {
-    size_t part_count = (x.rows + rows - 1) / rows;
     struct node *node = tape_record(tape, "split", split_backward, 1, &x);
-    if (node) {
+    if (node && !tape->rebuilding) {
         node->parts = calloc(part_count, sizeof *node->parts);
         node->part_count = part_count;
         CHECK(node->parts);
@@ -462,8 +482,15 @@ size_t aten_split(struct tape *tape, struct value x, size_t rows, struct value *
         if (part)
             part->call.index = i;
         parts[i] = result(tape_share(x), part);
-        parts[i].rows = i + 1 < part_count ? rows : x.rows - i * rows;
     }
+}
+
+size_t aten_split(struct tape *tape, struct value x, size_t rows, struct value *parts)
+{
+    size_t part_count = (x.rows + rows - 1) / rows;
+    split_into(tape, x, part_count, parts);
+    for (size_t i = 0; i < part_count; i++)
+        parts[i].rows = i + 1 < part_count ? rows : x.rows - i * rows;
     return part_count;
 }
 
@@ -478,6 +505,114 @@ struct value aten_rows(struct tape *tape, struct value x, size_t rows)
     struct value y = result(tape_share(x), node);
     y.rows = rows;
     return y;
+}
+
+void aten_halves(struct tape *tape, struct value x, struct value parts[2])
+{
+    split_into(tape, x, 2, parts);
+    for (size_t i = 0; i < 2; i++)
+        parts[i].cols = x.cols / 2;
+}
+
+// ---- mixtures of experts
+
+// Zeros, into which the gradient is put.
+BACKWARD(put_backward)
+{
+    given[0] = new_gradient(tape, "new_zeros", node, 0, grad);
+}
+
+struct value aten_topk(struct tape *tape, struct value x, size_t k, struct value *numbers)
+{
+    struct node *node = tape_record(tape, "topk", put_backward, 1, &x);
+    struct value y = tape_new(tape, "topk", x.rows, k, x.dtype, CATEGORY_ACTIVATIONS);
+    *numbers = tape_new(tape, "topk", x.rows, k, DTYPE_I64, CATEGORY_ACTIVATIONS);
+    tape_save(tape, node, *numbers);
+    return result(y, node);
+}
+
+BACKWARD(sum_backward)
+{
+    given[0] = new_gradient(tape, "clone", node, 0, grad);
+}
+
+// A sum of each row, whose gradient is a view.
+BACKWARD(row_sum_backward)
+{
+    given[0] = tape_share(grad);
+    given[0].cols = node->inputs[0].cols;
+    (void)tape;
+}
+
+// inputs: what is divided, and the divisor of each row: grad / b, and the sum of -grad ((a / b) / b).
+BACKWARD(divide_backward)
+{
+    struct value over = new_gradient(tape, "div", node, 0, grad), twice = new_gradient(tape, "div", node, 0, grad);
+    struct value negated = new_gradient(tape, "neg", node, 0, grad),
+                 product = new_gradient(tape, "mul", node, 0, grad);
+    tape_drop(tape, &negated);
+    tape_drop(tape, &twice);
+    tape_drop(tape, &over);
+    given[0] = new_gradient(tape, "div", node, 0, grad);
+    given[1] = new_gradient(tape, "sum", node, 1, grad);
+    tape_drop(tape, &product);
+}
+
+struct value aten_normalise(struct tape *tape, struct value x)
+{
+    struct node *sums = tape_record(tape, "sum", row_sum_backward, 1, &x);
+    struct value sum = result(tape_new(tape, "sum", x.rows, 1, x.dtype, CATEGORY_ACTIVATIONS), sums);
+    struct value inputs[] = {x, sum};
+    struct node *node = tape_record(tape, "div", divide_backward, 2, inputs);
+    if (node) {
+        struct value before = tape_new(tape, "clone", x.rows, x.cols, x.dtype, CATEGORY_ACTIVATIONS);
+        tape_save(tape, node, before);
+        tape_drop(tape, &before);
+    }
+    tape_save(tape, node, sum);
+    tape_drop(tape, &sum);
+    return result(tape_share(x), node);
+}
+
+struct value aten_index(struct tape *tape, struct value x, struct value numbers, size_t rows)
+{
+    struct node *node = tape_record(tape, "index", put_backward, 1, &x);
+    tape_save(tape, node, numbers);
+    return result(tape_new(tape, "index", rows, x.cols, x.dtype, CATEGORY_ACTIVATIONS), node);
+}
+
+struct value aten_sum_rows(struct tape *tape, struct value x, size_t count)
+{
+    struct node *node = tape_record(tape, "sum", sum_backward, 1, &x);
+    return result(tape_new(tape, "sum", x.rows / count, x.cols, x.dtype, CATEGORY_ACTIVATIONS), node);
+}
+
+// inputs: x, weight
+BACKWARD(grouped_backward)
+{
+    double flops = 2.0 * (double)count(node->inputs[0]) * (double)grad.cols;
+    for (size_t i = 2; i-- > 0;)
+        if (node_needs(node, i)) {
+            const struct value *of = &node->inputs[i];
+            given[i] = tape_new(tape, "grouped_mm", of->rows, of->cols, of->dtype,
+                                i ? CATEGORY_GRADIENTS : CATEGORY_ACTIVATIONS);
+            tape->device->counters.flops += flops;
+        }
+}
+
+struct value aten_grouped_mm(struct tape *tape, struct value x, struct value weight, struct value ends, size_t cols)
+{
+    struct value inputs[] = {x, weight};
+    struct node *node = tape_record(tape, "grouped_mm", grouped_backward, 2, inputs);
+    if (weight.node)
+        tape_save(tape, node, x);
+    if (x.node)
+        tape_save(tape, node, weight);
+    tape_save(tape, node, ends);
+    struct value y = tape_new(tape, "grouped_mm", x.rows, cols, x.dtype, CATEGORY_ACTIVATIONS);
+    if (y.storage)
+        tape->device->counters.flops += 2.0 * (double)count(x) * (double)cols;
+    return result(y, node);
 }
 
 // ---- the loss

@@ -155,12 +155,11 @@ static struct value kernel_mask(struct framework_run *run, struct value mask)
 }
 
 // The keys or values of all heads, if they are repeated; 4.51 also copies into the heads' order.
-static void spread(struct framework_run *run, struct value *x, size_t times, bool repeated)
+static void spread(struct framework_run *run, struct value *x, size_t times, bool copied)
 {
     struct tape *tape = &run->tape;
-    if (repeated)
-        tape_rebind(tape, x, aten_repeat(tape, *x, times));
-    if (run->framework.version == TRANSFORMERS_4_51 && (!repeated || times == 1))
+    tape_rebind(tape, x, aten_repeat(tape, *x, times, copied));
+    if (run->framework.version == TRANSFORMERS_4_51 && (times == 1 || !copied))
         tape_rebind(tape, x, aten_contiguous(tape, *x));
 }
 
@@ -173,9 +172,9 @@ static struct value by_kernel(struct framework_run *run, const struct layer_kind
     bool longer = kind->head_dim > FLASH_HEAD_DIM, repeated = before_5(run) || mask.storage || longer;
     bool efficient = run->framework.attention == FRAMEWORK_EFFICIENT || mask.storage || longer;
     struct value query = tape_share(q), key = tape_share(k), values = tape_share(v);
-    spread(run, &key, times, repeated);
-    spread(run, &values, times, repeated);
-    spread(run, &query, times, false);
+    spread(run, &key, repeated ? times : 1, kind->kv_heads > 1);
+    spread(run, &values, repeated ? times : 1, kind->kv_heads > 1);
+    spread(run, &query, 1, false);
     struct autocast *autocast = &run->autocast;
     struct value of_mask = autocast_narrow(autocast, tape, mask);
     struct value of_values = autocast_narrow(autocast, tape, values);
@@ -199,23 +198,15 @@ static struct value by_kernel(struct framework_run *run, const struct layer_kind
 
 // ---- eager
 
-// cap tanh(scores / cap)
-static void cap_scores(struct tape *tape, struct value *scores)
-{
-    tape_rebind(tape, scores, aten_mul_scalar(tape, *scores));
-    tape_rebind(tape, scores, aten_tanh(tape, *scores));
-    tape_rebind(tape, scores, aten_mul_scalar(tape, *scores));
-}
-
 // a b of each head. Several sequences of heads that are views of a projection are copied: b if it was not repeated,
 // and a if it is strided.
-static struct value matmul(struct framework_run *run, struct value a, bool strided, struct value b, size_t times,
+static struct value matmul(struct framework_run *run, struct value a, bool strided, struct value b, bool copied,
                            size_t cols)
 {
     struct tape *tape = &run->tape;
     struct value right = autocast_narrow(&run->autocast, tape, b), left = autocast_narrow(&run->autocast, tape, a);
     tape_rebind(tape, &left, aten_batched(tape, left, strided ? run->batch : 1));
-    if (times == 1)
+    if (!copied)
         tape_rebind(tape, &right, aten_batched(tape, right, run->batch));
     struct value product = aten_bmm(tape, left, right, cols);
     tape_drop(tape, &left);
@@ -229,18 +220,19 @@ static struct value by_pairs(struct framework_run *run, const struct layer_kind 
 {
     struct tape *tape = &run->tape;
     size_t times = kind->heads / kind->kv_heads;
-    struct value key = aten_repeat(tape, k, times), values = aten_repeat(tape, v, times);
-    struct value scores = matmul(run, q, true, key, times, run->context);
+    bool copied = times > 1 && kind->kv_heads > 1;
+    struct value key = aten_repeat(tape, k, times, copied), values = aten_repeat(tape, v, times, copied);
+    struct value scores = matmul(run, q, true, key, copied, run->context);
     tape_rebind(tape, &scores, aten_mul_scalar(tape, scores));
     if (kind->cap > 0)
-        cap_scores(tape, &scores);
+        aten_cap(tape, &scores);
     tape_rebind(tape, &scores, aten_add(tape, scores, mask, CATEGORY_ACTIVATIONS));
     struct value wide = aten_to(tape, scores, DTYPE_F32, CATEGORY_ACTIVATIONS);
     tape_rebind(tape, &wide, aten_softmax(tape, wide));
     *weights = aten_to(tape, wide, q.dtype, CATEGORY_ACTIVATIONS);
     tape_drop(tape, &wide);
     tape_drop(tape, &scores);
-    struct value product = matmul(run, *weights, false, values, times, kind->head_dim);
+    struct value product = matmul(run, *weights, false, values, copied, kind->head_dim);
     tape_rebind(tape, &product, aten_by_heads(tape, product, run->batch));
     struct value out = aten_contiguous(tape, product);
     tape_drop(tape, &product);

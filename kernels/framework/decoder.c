@@ -1,6 +1,7 @@
 #include "kernels/framework/decoder.h"
 #include "kernels/framework/aten.h"
 #include "kernels/framework/attention.h"
+#include "kernels/framework/mixture.h"
 #include "kernels/framework/quantised.h"
 #include "kernels/model/block.h"
 #include <string.h>
@@ -103,14 +104,17 @@ static struct value norm(struct framework_run *run, const struct parameter *gain
     return (run->model->config.unit_offset ? offset_norm : plain_norm)(run, weight_of(run, gain), x);
 }
 
-static struct value by_name(struct framework_run *run, size_t l, const char *name, struct value x)
+const struct projection *decoder_projection(const struct framework_run *run, size_t l, const char *name)
 {
     const struct layer *layer = &run->model->layers[l];
     const struct config *config = &run->model->config;
     const struct projection *projection = named(&layer->mixer, &config_mixer(config, l)->kind, name);
-    if (!projection)
-        projection = named(&layer->mlp, &config_mlp(config, l)->kind, name);
-    return project(run, projection, x);
+    return projection ? projection : named(&layer->mlp, &config_mlp(config, l)->kind, name);
+}
+
+static struct value by_name(struct framework_run *run, size_t l, const char *name, struct value x)
+{
+    return project(run, decoder_projection(run, l, name), x);
 }
 
 // A projection's output by heads, normed if the family does; norm_name NULL: it does not.
@@ -158,6 +162,23 @@ static struct value feed_forward(struct framework_run *run, size_t l, struct val
     return y;
 }
 
+// x + y scale
+static struct value add_block(struct framework_run *run, struct value x, struct value y, enum category category)
+{
+    struct tape *tape = &run->tape;
+    struct value scaled = run->model->config.residual_scale > 0 ? aten_mul_scalar(tape, y) : tape_share(y);
+    struct value sum = aten_add(tape, x, scaled, category);
+    tape_drop(tape, &scaled);
+    return sum;
+}
+
+// The norm of a block's input or output, if it has one.
+static void norm_if(struct framework_run *run, const struct parameter *gain, struct value *x)
+{
+    if (gain)
+        tape_rebind(&run->tape, x, norm(run, gain, *x));
+}
+
 static struct value layer_forward(void *context, size_t l, struct value x)
 {
     struct framework_run *run = context;
@@ -165,12 +186,17 @@ static struct value layer_forward(void *context, size_t l, struct value x)
     const struct layer *layer = &run->model->layers[l];
     bool kept = run->walk == WALK_CHECKPOINT;
     autocast_enter(&run->autocast);
-    struct value hidden = norm(run, layer->mixer.norm, x), weights;
+    struct value hidden = tape_share(x), weights;
+    norm_if(run, layer->mixer.norm, &hidden);
     tape_rebind(tape, &hidden, attend(run, l, hidden, &weights));
-    struct value residual = aten_add(tape, x, hidden, CATEGORY_ACTIVATIONS);
-    tape_rebind(tape, &hidden, norm(run, layer->mlp.norm, residual));
-    tape_rebind(tape, &hidden, feed_forward(run, l, hidden));
-    struct value y = aten_add(tape, residual, hidden, kept ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS);
+    norm_if(run, layer->mixer.out_norm, &hidden);
+    tape_rebind(tape, &hidden, add_block(run, x, hidden, CATEGORY_ACTIVATIONS));
+    struct value residual = tape_share(hidden);
+    norm_if(run, layer->mlp.norm, &hidden);
+    bool experts = config_kind(&run->model->config, l)->mlp == MLP_EXPERTS;
+    tape_rebind(tape, &hidden, (experts ? mixture_forward : feed_forward)(run, l, hidden));
+    norm_if(run, layer->mlp.out_norm, &hidden);
+    struct value y = add_block(run, residual, hidden, kept ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS);
     tape_drop(tape, &hidden);
     tape_drop(tape, &residual);
     tape_drop(tape, &weights);
@@ -201,11 +227,13 @@ struct value decoder_forward(struct framework_run *run)
     if (run->embedding_scale.storage)
         tape_rebind(tape, &embeddings, aten_mul(tape, embeddings, run->embedding_scale));
     // Checkpoints of a frozen embedding have transformers ask for its gradient.
-    bool asked = kept && !embeddings.node;
-    if (asked)
+    run->input = (struct value){0};
+    if (kept && !embeddings.node) {
         tape_leaf(&embeddings);
-    if (asked)
         run->input = tape_share(embeddings);
+    }
+    if (run->model->config.embedding_scale > 0 && !run->embedding_scale.storage)
+        tape_rebind(tape, &embeddings, aten_mul_scalar(tape, embeddings));
     attention_make_tables(run);
     struct value hidden = tape_share(embeddings);
     for (size_t l = 0; l < run->model->config.layers; l++)

@@ -84,36 +84,83 @@ const char *framework_version_name(const struct framework *framework)
 
 // ---- what is held
 
-// A feature that Llama, Qwen2, Qwen3 and Gemma do not have; NULL: none.
-static const char *kind_beyond(const struct config *config, const struct layer_kind *kind)
+static bool is_scaled(double scale)
+{
+    return scale > 0 && (scale < 1 || scale > 1);
+}
+
+// A feature that the models whose step is known do not have; NULL: none.
+static const char *kind_beyond(const struct layer_kind *kind)
 {
     return kind->mixer != MIXER_ATTENTION                                    ? "layers without attention"
-           : kind->mlp != MLP_DENSE                                          ? "a mixture of experts"
-           : kind->window > 0                                                ? "attention with a window"
+           : kind->chunked                                                   ? "attention within chunks"
            : kind->rope != ROPE_HALVES || rope_rotary(kind) < kind->head_dim ? "partial or interleaved RoPE"
-           : kind->cap > 0 || config->logit_cap > 0                          ? "capped scores"
            : kind->sinks || kind->gated || kind->k_is_v || kind->v_norm      ? "sinks, gates or norms of values"
-           : kind->query_scale > 0 || kind->position_scale.length > 0        ? "scaled queries"
+           : kind->position_scale.length > 0                                 ? "queries scaled by position"
                                                                              : NULL;
+}
+
+// Presets are shapes alone: that of Phi-3 does not say that its projections are fused, as those of its folders do.
+static bool has_fused(const struct config *config)
+{
+    return config->fused || strcmp(config->name, "phi-3-mini") == 0;
+}
+
+static bool has_mixture(const struct config *config)
+{
+    bool mixture = false;
+    for (size_t kind = 0; kind < CONFIG_KINDS; kind++)
+        mixture |= config_has_kind(config, kind) && config->kinds[kind].mlp == MLP_EXPERTS;
+    return mixture;
+}
+
+// A feature that the mixtures of Qwen3 and Mixtral do not have.
+static const char *experts_beyond(const struct config *config)
+{
+    const struct experts *experts = &config->experts;
+    const struct routing *routing = &experts->routing;
+    return routing->score != ROUTER_SOFTMAX || routing->groups > 0 || experts->correction_bias ||
+                   is_scaled(routing->scale) || config->residual_scale > 0
+               ? "another router"
+           : experts->shared_width > 0                                   ? "a shared expert"
+           : experts->router_bias || experts->bias || experts->alpha > 0 ? "biases of experts"
+           : experts->aux_loss > 0                                       ? "a loss that balances experts"
+                                                                         : NULL;
 }
 
 static const char *config_beyond(const struct config *config)
 {
-    const double scales[] = {config->residual_scale, config->logits_scale};
     const char *beyond = NULL;
     for (size_t l = 0; !beyond && l < config->layers && l < CONFIG_KIND_LAYERS; l++)
-        beyond = kind_beyond(config, config_kind(config, l));
-    for (size_t i = 0; !beyond && i < sizeof scales / sizeof *scales; i++)
-        beyond = scales[i] > 0 && (scales[i] < 1 || scales[i] > 1) ? "scaled blocks or logits" : NULL;
+        beyond = kind_beyond(config_kind(config, l));
+    if (!beyond && has_mixture(config))
+        beyond = experts_beyond(config);
     return beyond                                                                ? beyond
-           : config->norms != NORMS_BEFORE || config->centred                    ? "other norms"
+           : config->norms == NORMS_AFTER || config->centred                     ? "other norms"
            : config->whole_qk_norm                                               ? "a norm over all heads"
            : config->parallel || config->layer_scalars                           ? "parallel blocks"
-           : config->fused                                                       ? "fused projections"
-           : config->o_bias || config->mlp_bias                                  ? "biases of o_proj or the MLP"
+           : has_fused(config)                                                   ? "fused projections"
            : config->unit_offset != (config->activation == ACTIVATION_GELU_TANH) ? "another activation"
-           : config->unit_offset != (config->embedding_scale > 0)                ? "scaled embeddings"
                                                                                  : NULL;
+}
+
+// Whether it is more than Llama, Qwen2, Qwen3 and the first Gemma.
+static bool is_later_model(const struct config *config)
+{
+    bool later = config->norms != NORMS_BEFORE || config->o_bias || config->mlp_bias || config->logit_cap > 0 ||
+                 is_scaled(config->residual_scale) || is_scaled(config->logits_scale) ||
+                 (config->embedding_scale > 0 && !config->unit_offset);
+    for (size_t kind = 0; kind < CONFIG_KINDS; kind++)
+        later |= config_has_kind(config, kind) && (config->kinds[kind].window > 0 || config->kinds[kind].cap > 0);
+    return later;
+}
+
+static bool has_caps(const struct config *config)
+{
+    bool capped = false;
+    for (size_t kind = 0; kind < CONFIG_KINDS; kind++)
+        capped |= config_has_kind(config, kind) && config->kinds[kind].cap > 0;
+    return capped;
 }
 
 // transformers 5 passes fewer key heads without a mask, which CUDA's efficient kernel does not take.
@@ -141,8 +188,8 @@ bool framework_check(const struct framework *framework, const struct config *con
     if (beyond)
         return status_set(status, STATUS_UNSUPPORTED,
                           "the step of " FRAMEWORK_NAME
-                          " is known for models of the shape of Llama, Qwen2, Qwen3 and Gemma, "
-                          "and this one has %s",
+                          " is known for models of the shape of Llama, Qwen2, Qwen3, Mistral, Mixtral, Granite and "
+                          "Gemma, and this one has %s",
                           beyond);
     if ((beyond = lora_beyond(lora)))
         return status_set(status, STATUS_UNSUPPORTED, "the step of " FRAMEWORK_NAME " is not known with %s",
@@ -155,11 +202,21 @@ bool framework_check(const struct framework *framework, const struct config *con
     if (framework->quantised != QUANTISED_NONE && !lora->rank)
         return status_set(status, STATUS_BAD_INPUT,
                           "\"quantised\" weights do not train; give a LoRA, or leave it out");
+    if (has_mixture(config) &&
+        (framework->version != TRANSFORMERS_5_24 || framework->mixed_precision != MIXED_PRECISION_NO ||
+         framework->quantised != QUANTISED_NONE))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "the step of a mixture of experts is known with \"version\" 5.24 and without "
+                          "\"mixed_precision\" or quantised weights");
     if (has_no_kernel(framework, config))
         return status_set(
             status, STATUS_BAD_INPUT,
             "the efficient kernel takes as many heads of keys as of queries, and version 5.24 repeats "
             "them with a mask alone; give \"attention\" flash or eager, or \"mask\" padded");
+    if (has_caps(config) && framework->attention != FRAMEWORK_EAGER)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "no kernel of scaled_dot_product_attention caps scores, and " FRAMEWORK_NAME
+                          " runs such a model by itself; give \"attention\" eager");
     if (framework->mask == MASK_PADDED && framework->attention == FRAMEWORK_FLASH)
         return status_set(status, STATUS_BAD_INPUT,
                           "flash attention takes no mask; give \"attention\" efficient with \"mask\" padded");
@@ -169,6 +226,10 @@ bool framework_check(const struct framework *framework, const struct config *con
     if (framework->head == HEAD_F32 && (framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL))
         return status_set(status, STATUS_BAD_INPUT,
                           "a fused head in f32 is not known; give \"loss\" whole or chunked with \"head\" f32");
+    if ((config->logit_cap > 0 || is_scaled(config->logits_scale)) &&
+        (framework->loss == LOSS_LIGER || framework->loss == LOSS_TRL))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "a fused head with capped or scaled logits is not known; give \"loss\" whole or chunked");
     return true;
 }
 
@@ -179,8 +240,8 @@ static void add_part(struct framework_unchecked *unchecked, bool there, const ch
         unchecked->parts[unchecked->count++] = part;
 }
 
-struct framework_unchecked framework_unchecked(const struct framework *framework, const struct lora *lora,
-                                               bool optimizer)
+struct framework_unchecked framework_unchecked(const struct framework *framework, const struct config *config,
+                                               const struct lora *lora, bool optimizer)
 {
     struct framework_unchecked unchecked = {0};
     bool masked = framework->mask == MASK_PADDED, older = framework->version == TRANSFORMERS_4_46,
@@ -188,6 +249,9 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
     add_part(&unchecked, framework->version == TRANSFORMERS_4_56, "version 4.56");
     add_part(&unchecked, older && (framework->loss != LOSS_WHOLE || lora->rank),
              "version 4.46 with anything but whole logits and all weights");
+    add_part(&unchecked, old && is_later_model(config), "this family but with version 5.24");
+    add_part(&unchecked, has_mixture(config),
+             "what sorts, indices and grouped products of experts ask for within an operation");
     add_part(&unchecked, older && masked, "a padded mask with version 4.46");
     add_part(&unchecked, old && framework->offload == FRAMEWORK_OFFLOAD_INPUTS,
              "inputs on the host before version 5.24, as Unsloth's checkpoints have it");

@@ -54,8 +54,8 @@ struct framework_unchecked {
     size_t count;
     const char *parts[FRAMEWORK_UNCHECKED];
 };
-struct framework_unchecked framework_unchecked(const struct framework *framework, const struct lora *lora,
-                                               bool optimizer);
+struct framework_unchecked framework_unchecked(const struct framework *framework, const struct config *config,
+                                               const struct lora *lora, bool optimizer);
 // "5.24.0"; and the PyTorch and the day that its walk was checked with.
 const char *framework_version_name(const struct framework *framework);
 #define FRAMEWORK_NAME    "transformers"

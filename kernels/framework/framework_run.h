@@ -23,7 +23,7 @@ struct framework_run {
     struct value *state;   // FRAMEWORK_STATES for each
     struct value codes[3]; // tables of the values of 8-bit scales, and of 8-bit states; no value: there are none
     struct value ids, labels, padding, frequencies[2 * CONFIG_KINDS], library[2];
-    struct value embedding_scale; // a number that embeddings are multiplied by; no value: none
+    struct value embedding_scale; // Gemma's tensor that embeddings are multiplied by; no value: none
     // Tables of the forward pass that runs, by kinds of layers, which its checkpoints read; no value: it has none.
     struct framework_tables {
         struct value cos, sin, mask;

@@ -13,6 +13,10 @@ static struct value logits_of(struct framework_run *run, struct value hidden)
     struct value none = {0}, input = aten_to(tape, hidden, dtype, CATEGORY_ACTIVATIONS);
     struct value logits = autocast_linear(&run->autocast, tape, input, head_of(run), none, CATEGORY_LOGITS);
     tape_drop(tape, &input);
+    if (run->model->config.logits_scale > 0)
+        tape_rebind(tape, &logits, aten_mul_scalar(tape, logits));
+    if (run->model->config.logit_cap > 0)
+        aten_cap(tape, &logits);
     return logits;
 }
 

@@ -77,7 +77,7 @@ void framework_run_open(struct framework_run *run, const struct model *model,
                                            DTYPE_F32, CATEGORY_WEIGHTS);
     for (size_t i = 0; i < 2; i++)
         run->library[i] = tape_new(tape, "cublas", library_bytes / sizeof(float), 1, DTYPE_F32, CATEGORY_WORKSPACE);
-    if (model->config.embedding_scale > 0)
+    if (model->config.embedding_scale > 0 && model->config.unit_offset)
         run->embedding_scale = tape_new(tape, "embed_scale", 1, 1, run->dtype, CATEGORY_WEIGHTS);
     run->ids = tape_new(tape, "input_ids", tokens, 1, DTYPE_I64, CATEGORY_DATA);
     run->labels = tape_new(tape, "labels", tokens, 1, DTYPE_I64, CATEGORY_DATA);
