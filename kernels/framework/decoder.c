@@ -2,30 +2,17 @@
 #include "kernels/framework/aten.h"
 #include "kernels/framework/attention.h"
 #include "kernels/framework/mixture.h"
+#include "kernels/framework/parameters.h"
 #include "kernels/framework/quantised.h"
 #include "kernels/model/block.h"
-#include <string.h>
-
-static struct value weight_of(const struct framework_run *run, const struct parameter *parameter)
-{
-    return parameter ? run->weights[parameter - run->model->parameters] : (struct value){0};
-}
-
-// A block's projection or gain by its module's name; NULL: it has none.
-static const struct projection *named(const struct block *block, const struct block_kind *kind, const char *name)
-{
-    size_t i = 0;
-    while (kind->parameters[i].name && strcmp(kind->parameters[i].name, name) != 0)
-        i++;
-    return kind->parameters[i].name && block->parameters[i].weight ? &block->parameters[i] : NULL;
-}
 
 // A projection, with peft's factors beside it: result + B(A(x)) * scaling, in the factors' dtype.
 static struct value project(struct framework_run *run, const struct projection *projection, struct value x)
 {
     struct tape *tape = &run->tape;
     struct autocast *autocast = &run->autocast;
-    struct value weight = weight_of(run, projection->weight), bias = weight_of(run, projection->bias);
+    struct value weight = parameters_weight(run, projection->weight),
+                 bias = parameters_weight(run, projection->bias);
     bool quantised = quantised_is(run, (size_t)(projection->weight - run->model->parameters));
     struct value y = quantised ? quantised_linear(run, x, weight, bias)
                                : autocast_linear(autocast, tape, x, weight, bias, CATEGORY_ACTIVATIONS);
@@ -34,7 +21,8 @@ static struct value project(struct framework_run *run, const struct projection *
     // PEFT copies a quantised layer's result, and leaves its input's casts to autocast, if there is one.
     if (quantised)
         tape_rebind(tape, &y, aten_contiguous(tape, y));
-    struct value a = weight_of(run, projection->lora_a), b = weight_of(run, projection->lora_b), none = {0};
+    struct value a = parameters_weight(run, projection->lora_a), b = parameters_weight(run, projection->lora_b),
+                 none = {0};
     enum dtype dtype = y.dtype;
     struct value input = aten_to(tape, x, quantised && autocast->depth ? x.dtype : a.dtype, CATEGORY_ACTIVATIONS);
     struct value low = autocast_linear(autocast, tape, input, a, none, CATEGORY_ACTIVATIONS);
@@ -101,20 +89,12 @@ static struct value offset_norm(struct framework_run *run, struct value gain, st
 
 static struct value norm(struct framework_run *run, const struct parameter *gain, struct value x)
 {
-    return (run->model->config.unit_offset ? offset_norm : plain_norm)(run, weight_of(run, gain), x);
-}
-
-const struct projection *decoder_projection(const struct framework_run *run, size_t l, const char *name)
-{
-    const struct layer *layer = &run->model->layers[l];
-    const struct config *config = &run->model->config;
-    const struct projection *projection = named(&layer->mixer, &config_mixer(config, l)->kind, name);
-    return projection ? projection : named(&layer->mlp, &config_mlp(config, l)->kind, name);
+    return (run->model->config.unit_offset ? offset_norm : plain_norm)(run, parameters_weight(run, gain), x);
 }
 
 static struct value by_name(struct framework_run *run, size_t l, const char *name, struct value x)
 {
-    return project(run, decoder_projection(run, l, name), x);
+    return project(run, parameters_of_layer(run, l, name), x);
 }
 
 // A projection's output by heads, normed if the family does; norm_name NULL: it does not.
@@ -123,8 +103,7 @@ static struct value heads_of(struct framework_run *run, size_t l, const char *na
 {
     struct tape *tape = &run->tape;
     const struct config *config = &run->model->config;
-    const struct block_kind *kind = &config_mixer(config, l)->kind;
-    const struct projection *gain = norm_name ? named(&run->model->layers[l].mixer, kind, norm_name) : NULL;
+    const struct projection *gain = norm_name ? parameters_of_layer(run, l, norm_name) : NULL;
     struct value whole = by_name(run, l, name, x);
     struct value heads = aten_heads(tape, whole, config_kind(config, l)->head_dim);
     tape_drop(tape, &whole);
@@ -222,7 +201,7 @@ struct value decoder_forward(struct framework_run *run)
 {
     struct tape *tape = &run->tape;
     bool kept = run->walk == WALK_CHECKPOINT;
-    struct value embeddings = aten_embedding(tape, weight_of(run, run->model->embedding), run->ids,
+    struct value embeddings = aten_embedding(tape, parameters_weight(run, run->model->embedding), run->ids,
                                              kept ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS);
     if (run->embedding_scale.storage)
         tape_rebind(tape, &embeddings, aten_mul(tape, embeddings, run->embedding_scale));

@@ -5,8 +5,6 @@
 
 // The final norm's output of the run's tokens.
 struct value decoder_forward(struct framework_run *run);
-// Layer l's projection or gain by its module's name; NULL: it has none.
-const struct projection *decoder_projection(const struct framework_run *run, size_t l, const char *name);
 // A scalar: the loss by the framework's head. *outputs: logits that it hands on, or no value. Takes the hidden
 // states.
 struct value decoder_loss(struct framework_run *run, struct value *hidden, struct value *outputs);

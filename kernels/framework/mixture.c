@@ -1,10 +1,10 @@
 #include "kernels/framework/mixture.h"
 #include "kernels/framework/aten.h"
-#include "kernels/framework/decoder.h"
+#include "kernels/framework/parameters.h"
 
 static struct value weight_of(const struct framework_run *run, size_t l, const char *name)
 {
-    return run->weights[decoder_projection(run, l, name)->weight - run->model->parameters];
+    return parameters_weight(run, parameters_of_layer(run, l, name)->weight);
 }
 
 // The experts that each token chooses, and their weights: Qwen3's in the model's dtype, Mixtral's in f32.
