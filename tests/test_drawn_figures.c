@@ -17,6 +17,7 @@ static const struct {
     {"time", "cat $R/context-sweep.jsonl"},
     {"chunk", "grep '\"chunk\":' $R/chunk.jsonl"},
     {"sparsity", "cat $R/sparsity.jsonl"},
+    {"estimates", "grep 'byte-model/random' $R/sparsity-trained.jsonl"},
     {"gradient-error", "cat $R/gradient-error.jsonl"},
     {"router-losses", "grep '\"router_aux_loss\":0.01,' $R/aux-loss.jsonl"},
     {"routing", "grep '\"dtype\":\"bf16\"' $R/routing-flips.jsonl"},
@@ -75,6 +76,10 @@ static const struct panel panels[] = {
     {"sparsity", "budget", "budget (chunks of ", 1, "time_ratio_low", "time, relative to seco", 1, PLAIN},
     {"sparsity", "budget", "budget (chunks of ", 1, "bias", "bias, relative to the gradient", 1, PLAIN},
     {"sparsity", "budget", "budget (chunks of ", 1, "rms_error", "root mean square error, relative", 1, PLAIN},
+    {"estimates", "work", "FLOPs of a step, relative to seco", 1, "bias", "bias, relative to the gradient", 1,
+     PLAIN},
+    {"estimates", "work", "FLOPs of a step, relative to seco", 1, "rms_error", "root mean square error, relative",
+     1, PLAIN},
     // Along an axis that may be broken: places tell nothing of values.
     {"gradient-error", NULL, "relative L2 error against the f64 reference", 1, "series", NULL, 1, PLAIN},
     {"router-losses", "chunk", "chunk (tokens)", 1, "relative_l2", "relative L2 error, all weights", 1, POSITIVE},

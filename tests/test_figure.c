@@ -261,6 +261,40 @@ static void test_sparsity_table(void **state)
                  "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0\t0.25\t0.5\n");
 }
 
+#define DEFERRED(deferral, share)                                                                                  \
+    "{'name': 'deferred', 'chunk': 64, 'deferral': " #deferral ", 'backward_share': " #share "}"
+#define MOMENTS(l2, rms, subsets, flops)                                                                           \
+    ", 'bias': {'relative_l2': " #l2 ", 'rms_error': " #rms ", 'subsets': " #subsets ", 'flops': " #flops "}"
+
+// Work is the mean over draws, not that of the first; what skips chunks, or drops gradients of keys, has a series.
+static void test_estimates_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f64", 250, seco_64, ", 'flops': 400"),
+        record(2, "e", "ok", "f64", 250, SPACO(2, "uniform", "paper"), ", 'flops': 7" MOMENTS(0.25, 0.5, 6, 200)),
+        record(3, "e", "ok", "f64", 250, SPACO(1, "uniform", "paper"), ", 'flops': 7" MOMENTS(0.5, 1, 4, 100)),
+        record(4, "e", "ok", "f64", 250, SPACO(3, "uniform", "paper"), ", 'flops': 300, 'bias': null"),
+        record(5, "e", "ok", "f64", 250, DEFERRED(0.5, 1), MOMENTS(0, 0.125, 8, 380)),
+        record(6, "e", "ok", "f64", 250, DEFERRED(0, 1), MOMENTS(0.5, 0.5, 1, 300)),
+        record(7, "e", "ok", "f64", 250, DEFERRED(0.25, 0.5), MOMENTS(0, 2, 54, 160)),
+        NULL,
+    };
+    expect_table("estimates", lines,
+                 "series\tmethod\tlabel\trank\twork\tbias\trms_error\tdraws\n"
+                 "1\tspaco\tspaco, chunk 64\t0\t0.25\t0.5\t1\t4\n"
+                 "1\tspaco\tspaco, chunk 64\t0\t0.5\t0.25\t0.5\t6\n"
+                 "2\tdeferred\tdeferred, chunk 64\t1\t0.95\t0\t0.125\t8\n"
+                 "3\tdeferred\tdeferred, chunk 64, some chunks skipped\t2\t0.4\t0\t2\t54\n"
+                 "4\tdeferred\tdeferred, chunk 64, no gradients of keys\t3\t0.75\t0.5\t0.5\t1\n");
+    char *alone[] = {
+        record(1, "e", "ok", "f64", 250, SPACO(2, "uniform", "paper"), MOMENTS(0.25, 0.5, 6, 200)),
+        record(2, "e", "ok", "f64", 250, SPACO(1, "uniform", "paper"), MOMENTS(0.5, 1, 4, 100)),
+        NULL,
+    };
+    assert_null(table_of("estimates", alone)); // without the exact method's work
+}
+
 // Budgets whose walk over all chunks nobody timed, and whose errors nobody measured, have no panel.
 static void test_sparsity_of_nothing(void **state)
 {
@@ -400,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_interconnect_table),
         cmocka_unit_test(test_work_table),
         cmocka_unit_test(test_sparsity_of_nothing),
+        cmocka_unit_test(test_estimates_table),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

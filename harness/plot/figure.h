@@ -46,7 +46,7 @@ struct figure {
 extern const struct figure figure_optimizers, figure_accumulators, figure_categories, figure_pair_sums,
     figure_prediction, figure_published_memory, figure_published_time, figure_interconnect, figure_lost_updates,
     figure_prompt, figure_training, figure_learning, figure_metrics, figure_rates, figure_history, figure_work,
-    figure_timeline, figure_pareto_front, figure_frontier, figure_max_context, figure_routing;
+    figure_timeline, figure_estimates, figure_pareto_front, figure_frontier, figure_max_context, figure_routing;
 
 // All figures, ending in NULL.
 extern const struct figure *const figures[];
