@@ -376,8 +376,12 @@ def optimizer_of(model, setting):
         return bitsandbytes.optim.AdamW(groups, optim_bits=bits, is_paged="paged" in setting.optim)
 
 
+ENABLED = torch.is_autocast_enabled
+
+
 def storages(config, setting):
     """The storages of one step, after one that made the optimizer's state and gradients that are held."""
+    torch.is_autocast_enabled = lambda device="cpu": ENABLED(device)  # PEFT asks for a card's
     F.scaled_dot_product_attention = attention(setting.attention)
     transformers.utils.import_utils.is_fake_tensor = lambda tensor: False  # which would be compiled
     cast = setting.mixed_precision == "bf16"
