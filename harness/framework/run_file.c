@@ -298,7 +298,8 @@ static bool check_texts(const struct reading *reading)
         dtypes[] = {"bfloat16", "bf16", "auto", "torch.bfloat16", "float32", "torch.float32", NULL},
         *const attentions[] = {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2", "eager", NULL},
         *const losses[] = {"nll", NULL}, *const stages[] = {"sft", "pt", NULL},
-        *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", NULL};
+        *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", NULL},
+        *const strategies[] = {"bfd", "bfd_split", "wrapped", NULL};
     const struct run_facts *facts = &reading->facts;
     return check_text(reading, "dtype", facts->dtype, dtypes, "give bfloat16 or float32") &&
            check_text(reading, "attention", facts->attention, attentions,
@@ -306,7 +307,9 @@ static bool check_texts(const struct reading *reading)
            check_optimizer(reading) && check_text(reading, "loss_type", facts->loss, losses, "give nll") &&
            check_text(reading, "stage", facts->stage, stages, "a step of sft or pt is") &&
            check_text(reading, "finetuning_type", facts->kind, kinds, "give lora or full") &&
-           check_text(reading, "adapter", facts->adapter, adapters, "give lora");
+           check_text(reading, "adapter", facts->adapter, adapters, "give lora") &&
+           check_text(reading, "packing_strategy", facts->packing_strategy, strategies,
+                      "give bfd, bfd_split or wrapped");
 }
 
 static bool trains_lora(const struct reading *reading)
@@ -358,6 +361,33 @@ static bool checkpoints(const struct reading *reading)
                                 : defaults[reading->trainer].checkpoint;
 }
 
+// Documents that share a sequence and do not attend to one another.
+static bool keeps_documents_apart(const struct reading *reading)
+{
+    const struct run_facts *facts = &reading->facts;
+    bool wrapped = facts->packing_strategy && strcmp(facts->packing_strategy, "wrapped") == 0;
+    return facts->padding_free == SWITCH_ON ||
+           (reading->trainer == TRAINER_OF_TRL && facts->packing == SWITCH_ON && !wrapped);
+}
+
+// A kernel of flash-attn's takes the documents' lengths; others are given a mask of all pairs of tokens.
+static void set_attention(const struct reading *reading, json_t *framework)
+{
+    const char *attention = reading->facts.attention;
+    bool eager = attention && strcmp(attention, "eager") == 0;
+    bool flash = reading->facts.flash == SWITCH_ON ||
+                 (attention && (strncmp(attention, "flash", 5) == 0 || strcmp(attention, "fa2") == 0));
+    bool apart = keeps_documents_apart(reading);
+    if (eager || (apart && !flash))
+        json_object_set_new(framework, "attention", json_string(eager ? "eager" : "efficient"));
+    if (apart && !flash)
+        json_object_set_new(framework, "mask", json_string("padded"));
+    if (apart)
+        note(reading, NULL,
+             flash ? "documents that share a sequence are planned without their lengths, which the kernel keeps"
+                   : "documents that share a sequence are planned with a mask of all pairs of its tokens");
+}
+
 static json_t *framework_of(const struct reading *reading)
 {
     const struct run_facts *facts = &reading->facts;
@@ -381,8 +411,7 @@ static json_t *framework_of(const struct reading *reading)
         json_object_set_new(framework, "adapters", json_string("bf16"));
     if (facts->accumulate > 1)
         json_object_set_new(framework, "gradients", json_string("held"));
-    if (facts->attention && strcmp(facts->attention, "eager") == 0)
-        json_object_set_new(framework, "attention", json_string("eager"));
+    set_attention(reading, framework);
     size_t optim = optimizer_of(optimizer);
     if (optimizers[optim].form)
         json_object_set_new(framework, "optimizer_form", json_string(optimizers[optim].form));
@@ -413,6 +442,11 @@ static void set_step(struct reading *reading)
     json_t *trial = reading->run->trial;
     size_t batch = facts->batch ? facts->batch : standard->batch,
            context = facts->context ? facts->context : standard->context;
+    // TRL makes a batch of them one sequence.
+    if (keeps_documents_apart(reading) && reading->trainer == TRAINER_OF_TRL) {
+        context *= batch;
+        batch = 1;
+    }
     json_object_set_new(trial, "dtype", json_string(trains_f32(reading) ? "f32" : "bf16"));
     json_object_set_new(trial, "batch", json_integer((json_int_t)batch));
     if (context)
@@ -424,7 +458,7 @@ static void set_step(struct reading *reading)
     bool factory_says = reading->trainer == TRAINER_LLAMA_FACTORY && (facts->autocast || facts->pure);
     if (!facts->dtype && !factory_says)
         note(reading, NULL, "the weights' dtype is not said, and planned as bf16");
-    if (batch > 1 && facts->packing != SWITCH_ON && facts->padding_free != SWITCH_ON)
+    if (batch > 1 && facts->packing != SWITCH_ON && !keeps_documents_apart(reading))
         note(reading, NULL,
              "the batch is planned as if all its sequences were of the context's length: without a mask");
     if (facts->liger == SWITCH_ON)

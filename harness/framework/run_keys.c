@@ -42,6 +42,7 @@ static const struct run_key keys[] = {
     FACT("loss_type", TEXT, loss),
     FACT("packing", SWITCH, packing),
     FACT("padding_free", SWITCH, padding_free),
+    FACT("packing_strategy", TEXT, packing_strategy),
     FACT("use_peft", SWITCH, lora),
     FACT("lora_r", COUNT, rank),
     FACT("lora_alpha", COUNT, alpha),
@@ -65,7 +66,8 @@ static const struct run_key keys[] = {
     FACT("optimizer", TEXT, optimizer),
     FACT("adapter", TEXT, adapter),
     FACT("lora_target_linear", SWITCH, every_linear),
-    FACT("sample_packing", SWITCH, packing),
+    FACT("sample_packing", SWITCH, padding_free),
+    FACT("flash_attention", SWITCH, flash),
     FACT("liger_fused_linear_cross_entropy", SWITCH, liger),
     FACT("rl", TEXT, stage),
     // LLaMA-Factory
@@ -77,6 +79,7 @@ static const struct run_key keys[] = {
     FACT("enable_liger_kernel", SWITCH, liger),
     FACT("use_unsloth_gc", SWITCH, unsloth_checkpoints),
     FACT("flash_attn", TEXT, attention),
+    FACT("neat_packing", SWITCH, padding_free),
     FACT("pure_bf16", SWITCH, pure),
     FACT("lora_rank", COUNT, rank),
     {"lora_target", USE_TARGETS, 0, NULL, 0},
@@ -179,7 +182,7 @@ static const char ignored[] =
     " ddp_static_graph ddp_backend ddp_timeout accelerator_config debug skip_memory_metrics do_train do_eval "
     "do_predict"
     " resume_from_checkpoint local_rank logging_dir save_safetensors trust_remote_code chat_template_path"
-    " dataset_text_field dataset_kwargs dataset_num_proc eos_token truncation_mode shuffle_dataset packing_strategy"
+    " dataset_text_field dataset_kwargs dataset_num_proc eos_token truncation_mode shuffle_dataset"
     " pad_to_multiple_of eval_packing completion_only_loss assistant_only_loss pad_token model_revision "
     "lora_task_type"
     " use_rslora bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage dataset_name dataset_config"
@@ -190,7 +193,7 @@ static const char ignored[] =
     " lora_model_dir lora_fan_in_fan_out wandb_project wandb_entity wandb_watch wandb_name wandb_log_model"
     " mlflow_experiment_name early_stopping_patience evals_per_epoch saves_per_epoch eval_table_size"
     " eval_max_new_tokens eval_batch_size special_tokens tokens plugins chat_template strict group_by_length"
-    " flash_attention sdp_attention shuffle_merged_datasets dataset_keep_in_memory auto_resume_from_checkpoints"
+    " sdp_attention shuffle_merged_datasets dataset_keep_in_memory auto_resume_from_checkpoints"
     " template dataset dataset_dir eval_dataset max_samples overwrite_cache preprocessing_num_workers plot_loss"
     " overwrite_output_dir val_size predict_with_generate use_fast_tokenizer mask_history train_on_prompt"
     " streaming buffer_size mix_strategy cache_dir resize_vocab tokenized_path task_type peft_type auto_mapping "

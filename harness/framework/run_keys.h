@@ -7,11 +7,11 @@ enum run_switch { SWITCH_UNSET, SWITCH_OFF, SWITCH_ON };
 
 // The facts that files state, whoever wrote them. Texts are borrowed; NULL, 0: not said.
 struct run_facts {
-    const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind,
-        *base; // kind: full, lora, freeze; base: the model of an adapter
+    const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind, *base,
+        *packing_strategy; // kind: full, lora, freeze; base: the model of an adapter
     size_t batch, context, accumulate, rank, alpha;
     enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, pure, offload, unsloth_checkpoints,
-        packing, padding_free, lora, every_linear;
+        packing, padding_free, flash, lora, every_linear;
     double dropout;
     bool has_targets; // of LoRA
 };
