@@ -141,7 +141,7 @@ static void arguments_are_what_their_names_say(void **state)
     EXPECT(scratch, "run -o ''", ":file");
     EXPECT(scratch, "run ''", ":file");
     EXPECT(scratch, "compare --by chu", "chunk");
-    EXPECT(scratch, "init --model ti", "tiny");
+    EXPECT(scratch, "init --model ti", "tiny", ":folder");
     EXPECT(scratch, "init --out ''", ":folder");
     EXPECT(scratch, "list fi", "fields");
     EXPECT(scratch, "completion ''", "bash", "zsh", "fish");
