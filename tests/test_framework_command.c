@@ -79,6 +79,15 @@ static void what_was_not_checked_is_named(void **state)
         {"optim=paged_adamw_8bit --optimizer adamw",
          "how many of the optimizer's pages are on the card: none are counted there"},
         {"mixed_precision=bf16,version=4.51", "autocast before version 5.24"},
+        {"ranks=1", "null"},
+        {"ranks=2", "a step that cards share, which is divided and was not checked"},
+        {"ranks=2,shards=gradients", "a step that cards share, which is divided and was not checked"},
+        {"ranks=2,shards=states --optimizer adamw",
+         "a step that cards share, which is divided and was not checked; an optimizer without f32 copies of the "
+         "weights, which DeepSpeed keeps for bf16"},
+        {"ranks=2,shards=all",
+         "a step that cards share, which is divided and was not checked; weights gathered one layer at a time: "
+         "nothing is prefetched"},
         {"head=f32,inferred=head", "the head's dtype, inferred from published peaks"},
         {"inferred=head,adapters,head=f32,adapters=bf16",
          "the head's dtype, inferred from published peaks; the adapters' dtype, inferred from published peaks"},
@@ -97,9 +106,9 @@ static void options_are_part_of_the_id(void **state)
 {
     (void)state;
     static const char *const options[] = {
-        "version=4.51",  "trainer=trl",          "loss=chunked",  "outputs=kept", "reentrant=yes",
-        "adapters=bf16", "gradients=held",       "loss_rows=100", "trainer=hf",   "head=f32",
-        "inferred=head", "mixed_precision=bf16", "offload=inputs"};
+        "version=4.51",  "trainer=trl",          "loss=chunked",   "outputs=kept", "reentrant=yes",
+        "adapters=bf16", "gradients=held",       "loss_rows=100",  "trainer=hf",   "head=f32",
+        "inferred=head", "mixed_precision=bf16", "offload=inputs", "ranks=2",      "ranks=2,shards=all"};
     json_t *ids = json_object();
     for (size_t i = 0; i < COUNT(options); i++) {
         json_t *record = longbp_json(PLAN "--framework %s --json", options[i]);

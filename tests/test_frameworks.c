@@ -50,6 +50,8 @@ struct setting {
     enum framework_offload offload;
     enum framework_quantised quantised;
     enum framework_optimizer optimizer_form;
+    enum framework_shards shards;
+    size_t ranks;
     enum dtype dtype; // of weights; DTYPE_F64: bf16
     size_t loss_rows; // 0: 2048
     // Bytes before the step, the most of its forward, what that leaves, the most of its backward, and of its update
@@ -398,6 +400,8 @@ static void planned(const struct setting *setting, void (*use)(struct framework_
                                            .offload = setting->offload,
                                            .quantised = setting->quantised,
                                            .optimizer_form = setting->optimizer_form,
+                                           .shards = setting->shards,
+                                           .ranks = setting->ranks,
                                            .mixed_precision = setting->mixed_precision,
                                            .loss_rows = setting->loss_rows ? setting->loss_rows : 2048};
     framework_resolve(&options.framework);
@@ -2424,6 +2428,168 @@ static void quantised_weights_are_as_stored(void **state)
     }
 }
 
+// ---- cards that share a step
+
+// The small Llama's tensors by unit, of bf16: the embedding, three layers, the norm and the head.
+static const struct {
+    size_t unit, count, elements;
+} llama_tensors[] = {{0, 1, 1000 * 64}, {1, 2, 64},      {1, 2, 64 * 64},  {1, 2, 32 * 64},  {1, 3, 176 * 64},
+                     {2, 2, 64},        {2, 2, 64 * 64}, {2, 2, 32 * 64},  {2, 3, 176 * 64}, {3, 2, 64},
+                     {3, 2, 64 * 64},   {3, 2, 32 * 64}, {3, 3, 176 * 64}, {4, 1, 64},       {4, 1, 1000 * 64}};
+enum { LLAMA_UNITS = 5 };
+
+static size_t in_blocks(size_t bytes)
+{
+    return (bytes + 511) / 512 * 512;
+}
+
+// Bytes of all tensors, each divided by this many ranks.
+static size_t divided_bytes(size_t ranks)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < COUNT(llama_tensors); i++)
+        bytes += llama_tensors[i].count * in_blocks((llama_tensors[i].elements + ranks - 1) / ranks * 2);
+    return bytes;
+}
+
+static size_t llama_elements(size_t unit)
+{
+    size_t elements = 0;
+    for (size_t i = 0; i < COUNT(llama_tensors); i++)
+        elements += llama_tensors[i].unit == unit || unit == LLAMA_UNITS
+                        ? llama_tensors[i].count * llama_tensors[i].elements
+                        : 0;
+    return elements;
+}
+
+// One card's part of a step: resident bytes, those of the shares and copies that its step makes, and a number for
+// all that the model makes besides, in order.
+struct shared {
+    size_t resident[CATEGORY_COUNT], share_bytes, root_bytes, bucket_bytes, live_gathered, gathered[16],
+        gather_count, ungathered, others;
+};
+
+static bool is_any(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
+}
+
+static void watch_shares(void *watched, const struct storage *storage, bool allocated)
+{
+    static const char *const products[] = {"mm", "bmm", NULL}, *const own[] = {"all_gather",     "bucket",
+                                                                               "reduce_scatter", "clone",
+                                                                               "foreach_sqrt",   NULL};
+    struct shared *seen = watched;
+    const char *name = storage->made_by;
+    if (strcmp(name, "all_gather") == 0)
+        seen->live_gathered += allocated ? storage->bytes : -storage->bytes;
+    if (!allocated)
+        return;
+    if (strcmp(name, "all_gather") == 0 && seen->gather_count < COUNT(seen->gathered))
+        seen->gathered[seen->gather_count++] = storage->bytes;
+    seen->ungathered += is_any(name, products) && !seen->live_gathered;
+    seen->share_bytes += strcmp(name, "reduce_scatter") == 0 ? storage->bytes : 0;
+    seen->root_bytes += strcmp(name, "foreach_sqrt") == 0 ? storage->bytes : 0;
+    seen->bucket_bytes += strcmp(name, "bucket") == 0 ? storage->bytes : 0;
+    for (const char *at = name; *at && !is_any(name, own); at++)
+        seen->others = 31 * seen->others + (size_t)*at;
+    if (!is_any(name, own))
+        seen->others = 31 * seen->others + storage->bytes;
+}
+
+static void share_step(struct framework_run *run, void *user)
+{
+    struct shared *seen = user;
+    *seen = (struct shared){0};
+    memcpy(seen->resident, run->tape.device->arena.live_by_category, sizeof seen->resident);
+    run->tape.observe = watch_shares;
+    run->tape.observer = seen;
+    framework_run_step(run);
+    run->tape.observe = NULL;
+    assert_int_equal(seen->live_gathered, 0);
+    assert_memory_equal(seen->resident, run->tape.device->arena.live_by_category, sizeof seen->resident);
+}
+
+static void hold_division(const struct setting *setting, const struct shared *alone, const struct shared *seen)
+{
+    size_t ranks = setting->ranks,
+           fewer[] = {[SHARDS_NONE] = 1, [SHARDS_STATES] = 1, [SHARDS_GRADIENTS] = ranks, [SHARDS_ALL] = ranks};
+    size_t of_states = setting->shards >= SHARDS_STATES ? ranks : 1,
+           of_weights = setting->shards == SHARDS_ALL ? ranks : 1;
+    size_t bucket = in_blocks(2 * llama_elements(LLAMA_UNITS)), ddp = setting->shards == SHARDS_NONE ? bucket : 0;
+    bool held = setting->gradients == GRADIENTS_HELD;
+    assert_int_equal(seen->resident[CATEGORY_OPTIMIZER], 2 * divided_bytes(of_states));
+    assert_int_equal(seen->root_bytes, divided_bytes(of_states));
+    assert_int_equal(seen->resident[CATEGORY_GRADIENTS], (held ? divided_bytes(fewer[setting->shards]) : 0) + ddp);
+    assert_int_equal(alone->resident[CATEGORY_WEIGHTS] - seen->resident[CATEGORY_WEIGHTS],
+                     divided_bytes(1) - divided_bytes(of_weights));
+    assert_int_equal(seen->share_bytes, setting->shards >= SHARDS_GRADIENTS && !held ? divided_bytes(ranks) : 0);
+    assert_int_equal(seen->bucket_bytes, setting->shards >= SHARDS_GRADIENTS ? bucket : 0);
+    assert_int_equal(seen->others, alone->others);
+}
+
+// ZeRO's stages with each way of running: what is resident is the division, the rest as one card alone has it; and
+// each product has its unit's weights.
+static void shares_are_divisions(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 16; way++) {
+        struct setting setting = {.model = "llama",
+                                  .context = 256,
+                                  .adamw = true,
+                                  .checkpoint = way & 1,
+                                  .reentrant = way & 2 ? REENTRANT_YES : REENTRANT_NO,
+                                  .gradients = way & 4 ? GRADIENTS_HELD : GRADIENTS_FRESH,
+                                  .loss = way & 8 ? LOSS_CHUNKED : LOSS_WHOLE,
+                                  .loss_rows = 100,
+                                  .ranks = 1};
+        struct shared alone, seen;
+        planned(&setting, share_step, &alone);
+        assert_int_equal(alone.resident[CATEGORY_OPTIMIZER], 2 * divided_bytes(1));
+        for (int shards = SHARDS_NONE; shards <= SHARDS_ALL; shards++) {
+            setting.shards = shards;
+            setting.ranks = shards + 2 * (size_t)way + 2;
+            planned(&setting, share_step, &seen);
+            hold_division(&setting, &alone, &seen);
+            assert_int_equal(seen.gather_count, shards == SHARDS_ALL ? 2 * LLAMA_UNITS : 0);
+            assert_true(shards < SHARDS_ALL || seen.ungathered == 0);
+            for (size_t g = 0; g < seen.gather_count; g++)
+                assert_int_equal(seen.gathered[g],
+                                 in_blocks(2 * llama_elements(g < LLAMA_UNITS ? g : 2 * LLAMA_UNITS - 1 - g)));
+        }
+    }
+}
+
+// Every layer's input needs a gradient but that of the lowest one with LoRA, whose copy goes with the step; and the
+// head of a tied model is the embedding.
+static void shares_of_lora_and_tied_models_end(void **state)
+{
+    (void)state;
+    static const size_t gathers[] = {[0] = 2 * LLAMA_UNITS - 1, [1] = 2 * LLAMA_UNITS};
+    for (int tied = 0; tied < 2; tied++) {
+        struct setting setting = {
+            .model = tied ? "tied" : "llama", .context = 256, .rank = tied ? 0 : 8, .ranks = 4};
+        struct shared seen;
+        setting.shards = SHARDS_ALL;
+        planned(&setting, share_step, &seen);
+        assert_int_equal(seen.gather_count, gathers[tied]);
+        assert_int_equal(seen.gathered[LLAMA_UNITS - 1], in_blocks(2 * llama_elements(4)));
+        assert_int_equal(seen.ungathered, 0);
+    }
+}
+
+// Llama 3 8B: a bucket has DeepSpeed's 500,000,000 elements, in bf16, and not all that train.
+static void a_reduce_bucket_has_an_end(void **state)
+{
+    (void)state;
+    struct setting setting = {.model = "llama-3-8b", .context = 16, .ranks = 64, .shards = SHARDS_GRADIENTS};
+    struct shared seen;
+    planned(&setting, share_step, &seen);
+    assert_int_equal(seen.bucket_bytes, in_blocks(1000000000));
+}
+
 // Llama 3 8B, LoRA, 8,192 tokens: three f32 tensors of the logits are most of the peak.
 static void largest_tensors_are_the_logits(void **state)
 {
@@ -2729,10 +2895,11 @@ static void peaks_are_those_of_a_card(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantised_weights_are_as_stored), cmocka_unit_test(peaks_are_transformers),
-        cmocka_unit_test(moments_are_transformers),        cmocka_unit_test(largest_tensors_are_the_logits),
-        cmocka_unit_test(older_versions_are_transformers), cmocka_unit_test(peaks_are_those_of_figure_3),
-        cmocka_unit_test(peaks_are_those_of_figure_6),     cmocka_unit_test(peaks_are_those_of_a_card),
-        cmocka_unit_test(a_new_card_has_larger_workspaces)};
+        cmocka_unit_test(quantised_weights_are_as_stored),    cmocka_unit_test(peaks_are_transformers),
+        cmocka_unit_test(moments_are_transformers),           cmocka_unit_test(largest_tensors_are_the_logits),
+        cmocka_unit_test(older_versions_are_transformers),    cmocka_unit_test(peaks_are_those_of_figure_3),
+        cmocka_unit_test(peaks_are_those_of_figure_6),        cmocka_unit_test(peaks_are_those_of_a_card),
+        cmocka_unit_test(a_new_card_has_larger_workspaces),   cmocka_unit_test(shares_are_divisions),
+        cmocka_unit_test(shares_of_lora_and_tied_models_end), cmocka_unit_test(a_reduce_bucket_has_an_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,9 @@ static bool check_optimizer(const struct trial *trial, const json_t *own, const 
     if (!trial->optimizer && trial->framework->optim != OPTIM_ADAMW)
         return status_set(why, STATUS_BAD_INPUT,
                           "\"framework\" has an \"optim\": give adamw here, too, or leave both out");
+    if (!trial->optimizer && trial->framework->shards == SHARDS_STATES)
+        return status_set(why, STATUS_BAD_INPUT,
+                          "\"framework\" has \"shards\" of its states: give adamw here, or leave \"shards\" out");
     for (size_t i = 0; i < sizeof of_its_own / sizeof *of_its_own; i++)
         if (json_object_get(json_object_get(own, "optimizer"), of_its_own[i]))
             return status_set(why, STATUS_BAD_INPUT, "\"%s\" is of this program's own optimizer; leave it out",
@@ -137,6 +140,10 @@ bool framework_trial_check(struct trial *trial, const json_t *own, const char **
             why, STATUS_BAD_INPUT,
             "a step in f32 alone has other kernels of attention, and is not known; give \"framework\" "
             "mixed_precision=bf16 (Trainer's bf16=True), or \"dtype\" bf16");
+    if (trial->dtype == DTYPE_F32 && trial->framework->shards == SHARDS_ALL)
+        return status_set(why, STATUS_BAD_INPUT,
+                          "weights in f32 are gathered in bf16, which is not known; give bf16, or \"framework\" "
+                          "shards=gradients");
     *key = "objective";
     if (json_object_get(own, "objective"))
         return status_set(why, STATUS_BAD_INPUT,

@@ -4,7 +4,9 @@
 #include "kernels/framework/mixture.h"
 #include "kernels/framework/parameters.h"
 #include "kernels/framework/quantised.h"
+#include "kernels/framework/shares.h"
 #include "kernels/model/block.h"
+#include "kernels/model/unit_parameters.h"
 
 // A projection, with peft's factors beside it: result + B(A(x)) * scaling, in the factors' dtype.
 static struct value project(struct framework_run *run, const struct projection *projection, struct value x)
@@ -183,7 +185,8 @@ static struct value layer_forward(void *context, size_t l, struct value x)
     return y;
 }
 
-static struct value run_layer(struct framework_run *run, size_t l, struct value x)
+// The layer, under its checkpoint if there is one.
+static struct value call_layer(struct framework_run *run, size_t l, struct value x)
 {
     const struct config *config = &run->model->config;
     const struct framework_tables *tables = &run->tables[config_kind(config, l) - config->kinds];
@@ -197,12 +200,22 @@ static struct value run_layer(struct framework_run *run, size_t l, struct value 
     return y;
 }
 
+static struct value run_layer(struct framework_run *run, size_t l, struct value x)
+{
+    shares_gather(run, unit_of_layer(l), &x);
+    struct value y = call_layer(run, l, x);
+    shares_release(run, unit_of_layer(l), &y);
+    return y;
+}
+
 struct value decoder_forward(struct framework_run *run)
 {
     struct tape *tape = &run->tape;
     bool kept = run->walk == WALK_CHECKPOINT;
+    shares_gather(run, UNIT_EMBEDDING, NULL);
     struct value embeddings = aten_embedding(tape, parameters_weight(run, run->model->embedding), run->ids,
                                              kept ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS);
+    shares_release(run, UNIT_EMBEDDING, &embeddings);
     if (run->embedding_scale.storage)
         tape_rebind(tape, &embeddings, aten_mul(tape, embeddings, run->embedding_scale));
     // Checkpoints of a frozen embedding have transformers ask for its gradient.
@@ -217,6 +230,7 @@ struct value decoder_forward(struct framework_run *run)
     struct value hidden = tape_share(embeddings);
     for (size_t l = 0; l < run->model->config.layers; l++)
         tape_rebind(tape, &hidden, run_layer(run, l, hidden));
+    shares_gather(run, unit_of_head(run->model), &hidden);
     tape_rebind(tape, &hidden, norm(run, run->model->final_norm, hidden));
     tape_drop(tape, &embeddings);
     return hidden;

@@ -17,6 +17,7 @@ static const char *const optims[] = {"adamw", "adamw_8bit", "paged_adamw_8bit", 
                                      "sgd",   NULL};
 static const char *const offloads[] = {"none", "inputs", NULL};
 static const char *const quantisations[] = {"none", "nf4", "nf4_double", NULL};
+static const char *const shards[] = {"none", "states", "gradients", "all", NULL};
 static const char *const heads[] = {"bf16", "f32", NULL};
 static const char *const inferences[] = {"head", "adapters", NULL};
 
@@ -57,6 +58,13 @@ static const struct option option_rows[] = {
      .help = "frozen projections as bitsandbytes has them, with LoRA in PEFT's form for them: nf4_double with "
              "bnb_4bit_use_double_quant; \"dtype\" is that of the other weights, f32 after "
              "prepare_model_for_kbit_training"},
+    {OPTION("ranks", COUNT, struct framework, ranks), .minimum = 1, .maximum = OPTION_COUNT_MAX, .initial = 1,
+     .unsaid = true,
+     .help = "cards of a data-parallel run, each with a batch of its own: DDP, or as \"shards\" says"},
+    {OPTION("shards", CHOICE, struct framework, shards), .choices = shards, .unsaid = true,
+     .help = "what these cards divide among themselves, by ZeRO's stages: nothing (0, DDP), the optimizer's states "
+             "(1), "
+             "gradients, too (2, FSDP's shard_grad_op), and weights (3, full_shard), gathered layer by layer"},
     {OPTION("head", CHOICE, struct framework, head), .choices = heads, .unsaid = true,
      .help = "dtype of the head's weight, of its input and of its logits, as a script casts them"},
     {OPTION("inferred", WORDS, struct framework, inferred), .choices = inferences, .unsaid = true,
@@ -181,6 +189,24 @@ static const char *lora_beyond(const struct lora *lora)
                                                : NULL;
 }
 
+static bool check_shards(const struct framework *framework, struct status *status)
+{
+    if (framework->shards == SHARDS_NONE)
+        return true;
+    if (framework->ranks == 1)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "\"shards\" are of several cards; give their number as \"ranks\", or leave it out");
+    if (framework->optim != OPTIM_ADAMW && framework->optim != OPTIM_SGD)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "shares of the states of \"optim\" %s are not known; give adamw or sgd with \"shards\"",
+                          optims[framework->optim]);
+    if (framework->shards == SHARDS_ALL && framework->quantised != QUANTISED_NONE)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "shares of quantised weights are not known; give \"shards\" gradients, or leave "
+                          "\"quantised\" out");
+    return true;
+}
+
 bool framework_check(const struct framework *framework, const struct config *config, const struct lora *lora,
                      struct status *status)
 {
@@ -202,6 +228,8 @@ bool framework_check(const struct framework *framework, const struct config *con
     if (framework->quantised != QUANTISED_NONE && !lora->rank)
         return status_set(status, STATUS_BAD_INPUT,
                           "\"quantised\" weights do not train; give a LoRA, or leave it out");
+    if (!check_shards(framework, status))
+        return false;
     if (has_mixture(config) &&
         (framework->version != TRANSFORMERS_5_24 || framework->mixed_precision != MIXED_PRECISION_NO ||
          framework->quantised != QUANTISED_NONE))
@@ -267,6 +295,11 @@ struct framework_unchecked framework_unchecked(const struct framework *framework
              optimizer &&
                  (framework->optim == OPTIM_PAGED_ADAMW_8BIT || framework->optim == OPTIM_PAGED_ADAMW_32BIT),
              "how many of the optimizer's pages are on the card: none are counted there");
+    add_part(&unchecked, framework->ranks > 1, "a step that cards share, which is divided and was not checked");
+    add_part(&unchecked, framework->shards == SHARDS_ALL,
+             "weights gathered one layer at a time: nothing is prefetched");
+    add_part(&unchecked, optimizer && framework->shards != SHARDS_NONE,
+             "an optimizer without f32 copies of the weights, which DeepSpeed keeps for bf16");
     add_part(&unchecked, framework->inferred & INFERRED_HEAD, "the head's dtype, inferred from published peaks");
     add_part(&unchecked, framework->inferred & INFERRED_ADAPTERS,
              "the adapters' dtype, inferred from published peaks");

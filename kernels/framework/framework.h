@@ -16,6 +16,8 @@ enum framework_attention { FRAMEWORK_FLASH, FRAMEWORK_EFFICIENT, FRAMEWORK_EAGER
 enum framework_gradients { GRADIENTS_FRESH, GRADIENTS_HELD };
 enum framework_adapters { ADAPTERS_F32, ADAPTERS_BF16 };
 enum framework_offload { FRAMEWORK_OFFLOAD_NONE, FRAMEWORK_OFFLOAD_INPUTS };
+// Stages of ZeRO, 0 to 3: cards divide among themselves one of these with all that are before it.
+enum framework_shards { SHARDS_NONE, SHARDS_STATES, SHARDS_GRADIENTS, SHARDS_ALL };
 enum framework_quantised { QUANTISED_NONE, QUANTISED_NF4, QUANTISED_NF4_DOUBLE };
 enum framework_optim {
     OPTIM_ADAMW,
@@ -33,8 +35,8 @@ enum framework_inferred { INFERRED_HEAD = 1, INFERRED_ADAPTERS = 2 };
 
 struct framework {
     int version, trainer, loss, outputs, mask, attention, reentrant, gradients, adapters, optimizer_form, head,
-        mixed_precision, optim, offload, quantised;
-    size_t loss_rows;
+        mixed_precision, optim, offload, quantised, shards;
+    size_t loss_rows, ranks;
     unsigned inferred;
 };
 extern const struct option_table framework_options;
@@ -49,7 +51,7 @@ void framework_resolve(struct framework *framework);
 bool framework_check(const struct framework *framework, const struct config *config, const struct lora *lora,
                      struct status *status);
 // The parts of it that nobody has checked against PyTorch, in words, and those that nobody states.
-#define FRAMEWORK_UNCHECKED 16
+#define FRAMEWORK_UNCHECKED 20
 struct framework_unchecked {
     size_t count;
     const char *parts[FRAMEWORK_UNCHECKED];

@@ -28,6 +28,7 @@ struct framework_run {
     struct framework_tables {
         struct value cos, sin, mask;
     } tables[CONFIG_KINDS];
+    struct value bucket, gathered; // of cards that share the step: of gradients, and a unit's whole weights
     struct value positions;
     struct value input; // a leaf, which its node keeps, if checkpoints ask for a frozen embedding's gradient
 };

@@ -1,4 +1,5 @@
 #include "kernels/framework/optimizer_state.h"
+#include "kernels/framework/shares.h"
 #include <stdlib.h>
 
 // bitsandbytes: blocks with a scale each, weights that are too few for 8 bits, and those whose states are paged.
@@ -34,7 +35,7 @@ static void add(struct framework_run *run, size_t i, struct value state)
 
 static struct value state_new(struct framework_run *run, size_t rows, size_t cols, enum dtype dtype)
 {
-    return tape_new(&run->tape, "state", rows, cols, dtype, CATEGORY_OPTIMIZER);
+    return shares_new(run, SHARDS_STATES, "state", rows, cols, dtype, CATEGORY_OPTIMIZER);
 }
 
 // bytes: of an element of both moments, whose pages a managed allocation moves between host and card.
@@ -120,8 +121,8 @@ static void update_foreach(struct framework_run *run, size_t group)
     for (size_t i = 0; i < run->model->parameter_count; i++) {
         const struct value *weight = &run->weights[i];
         if (weight->node && group_of(run, i) == group)
-            roots[i] =
-                tape_new(tape, "foreach_sqrt", weight->rows, weight->cols, weight->dtype, CATEGORY_OPTIMIZER);
+            roots[i] = shares_new(run, SHARDS_STATES, "foreach_sqrt", weight->rows, weight->cols, weight->dtype,
+                                  CATEGORY_OPTIMIZER);
     }
     for (size_t i = 0; i < run->model->parameter_count; i++)
         tape_drop(tape, &roots[i]);

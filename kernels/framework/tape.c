@@ -333,12 +333,17 @@ static struct value like(struct tape *tape, const char *name, struct value value
     return tape_new(tape, name, value.rows, value.cols, value.dtype, value.storage->category);
 }
 
-// A parameter's gradient: added to the one that is there, else kept itself, or a copy if others refer to it.
+// A parameter's gradient: added to the one that is there, else kept itself, or a copy if others refer to it, or
+// this card's share.
 static void leaf_finish(struct tape *tape, struct node *leaf)
 {
     struct value grad = leaf->grad;
     leaf->grad = (struct value){0};
     if (leaf->kept.storage) {
+        tape_drop(tape, &grad);
+    } else if (leaf->ranks) {
+        leaf->kept = tape_new(tape, "reduce_scatter", tape_divided(grad.rows * grad.cols, leaf->ranks), 1,
+                              grad.dtype, grad.storage->category);
         tape_drop(tape, &grad);
     } else if (grad.storage->references > 1) {
         leaf->kept = like(tape, "clone", grad);

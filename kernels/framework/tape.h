@@ -66,6 +66,7 @@ struct node {
     struct value grad;           // of the output, as far as it is summed
     struct value kept;           // of a leaf: its gradient, kept by name
     size_t awaited;              // of a leaf: gradients on their way
+    size_t ranks;                // of a leaf: cards that have a share each of its gradient; 0: it keeps the whole
     double flops;                // of one product of its forward
     size_t workspace;            // bytes that its backward asks for within the operation
     struct checkpoint_call call; // of a checkpoint
@@ -118,6 +119,12 @@ void tape_drop(struct tape *tape, struct value *value);
 void tape_rebind(struct tape *tape, struct value *name, struct value value);
 // Bytes that live within one operation alone.
 void tape_within(struct tape *tape, const char *name, size_t bytes);
+
+// Elements of one card's share, of which the last may have fewer.
+static inline size_t tape_divided(size_t elements, size_t ranks)
+{
+    return elements / ranks + (elements % ranks != 0);
+}
 
 // --- nodes
 

@@ -4,6 +4,8 @@
 #include "kernels/framework/framework_run.h"
 #include "kernels/framework/optimizer_state.h"
 #include "kernels/framework/quantised.h"
+#include "kernels/framework/shares.h"
+#include "kernels/model/unit_parameters.h"
 #include <stdlib.h>
 
 // A cuBLAS workspace of each thread that multiplies, forward's and autograd's.
@@ -20,20 +22,22 @@ static enum dtype dtype_of(const struct framework_run *run, const struct paramet
 
 static void open_parameter(struct framework_run *run, size_t i)
 {
-    struct tape *tape = &run->tape;
     const struct parameter *parameter = &run->model->parameters[i];
     struct value *weight = &run->weights[i];
     if (quantised_is(run, i)) {
         quantised_open(run, i);
         return;
     }
-    *weight = tape_new(tape, "weight", parameter->value.rows, parameter->value.cols, dtype_of(run, parameter),
-                       CATEGORY_WEIGHTS);
+    *weight = shares_new(run, SHARDS_ALL, "weight", parameter->value.rows, parameter->value.cols,
+                         dtype_of(run, parameter), CATEGORY_WEIGHTS);
     if (!model_can_train(run->model, parameter))
         return;
     tape_leaf(weight);
+    if (run->framework.shards >= SHARDS_GRADIENTS)
+        weight->node->ranks = run->framework.ranks;
     if (run->framework.gradients == GRADIENTS_HELD)
-        weight->node->kept = tape_new(tape, "grad", weight->rows, weight->cols, weight->dtype, CATEGORY_GRADIENTS);
+        weight->node->kept = shares_new(run, SHARDS_GRADIENTS, "grad", weight->rows, weight->cols, weight->dtype,
+                                        CATEGORY_GRADIENTS);
     if (run->has_optimizer)
         optimizer_state_open(run, i);
 }
@@ -71,6 +75,7 @@ void framework_run_open(struct framework_run *run, const struct model *model,
     CHECK(run->weights && run->state);
     for (size_t i = 0; i < model->parameter_count; i++)
         open_parameter(run, i);
+    shares_open_buckets(run);
     for (size_t kind = 0; kind < CONFIG_KINDS; kind++)
         for (size_t i = 2 * kind; attention_has_table(run, kind) && i < 2 * kind + 2; i++)
             run->frequencies[i] = tape_new(tape, "inv_freq", rope_rotary(&model->config.kinds[kind]) / 2, 1,
@@ -112,11 +117,16 @@ void framework_run_step(struct framework_run *run)
     if (!is_reentrant(run))
         attention_end_tables(run);
     struct value loss = decoder_loss(run, &hidden, &outputs);
+    shares_release(run, unit_of_head(run->model), NULL);
     autocast_exit(&run->autocast, tape);
     hand_on(run, &outputs);
     tape->moment = "backward";
     struct value grad = tape_new(tape, "ones_like", 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS), root = tape_share(grad);
+    shares_open_reduce_bucket(run);
+    shares_gather(run, unit_of_head(run->model), NULL);
     tape_backward(tape, &root, 0);
+    tape_drop(tape, &run->gathered);
+    shares_close_reduce_bucket(run);
     tape_drop(tape, &grad);
     tape_drop(tape, &loss);
     tape_drop(tape, &outputs);
@@ -168,8 +178,9 @@ void framework_run_close(struct framework_run *run)
         for (size_t s = 0; s < FRAMEWORK_STATES; s++)
             tape_drop(tape, &run->state[FRAMEWORK_STATES * i + s]);
     }
-    struct value *rest[] = {&run->embedding_scale, &run->ids,      &run->labels,   &run->padding, &run->library[0],
-                            &run->library[1],      &run->codes[0], &run->codes[1], &run->codes[2]};
+    struct value *rest[] = {&run->bucket,   &run->gathered, &run->embedding_scale, &run->ids,
+                            &run->labels,   &run->padding,  &run->library[0],      &run->library[1],
+                            &run->codes[0], &run->codes[1], &run->codes[2]};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         tape_drop(tape, rest[i]);
     for (size_t i = 0; i < sizeof run->frequencies / sizeof *run->frequencies; i++)
