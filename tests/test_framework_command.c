@@ -1,9 +1,10 @@
 // Plans of transformers' step by the program: what a record says, searches that agree with plans, and what is
 // refused.
-#define _GNU_SOURCE // asprintf
+#define _GNU_SOURCE // asprintf, nftw
 #include "tests/asked.h"
 #include "tests/golden.h"
 #include "tests/sanitized.h"
+#include "tests/scratch.h"
 #include <string.h>
 
 #define PLAN "plan --model llama-3-8b --dtype bf16 --like transformers --context 8192 --method checkpoint "
@@ -185,11 +186,43 @@ static void what_is_not_known_is_refused(void **state)
     golden_hold(answer);
 }
 
+// A QLoRA script of TRL's, or one around Trainer, takes what the flags it stands for take.
+static void quantised_runs_are_planned(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *file, *flags;
+    } runs[] = {
+        {"max_length: 512\ndtype: bfloat16\nload_in_4bit: true\nuse_bnb_nested_quant: true\nuse_peft: true\n",
+         "--dtype bf16 --method checkpoint --lora r=16,alpha=32 --framework "
+         "trainer=trl,quantised=nf4_double,adapters=bf16"},
+        {"optim: adamw_torch_fused\nbf16: true\nr: 16\nlora_alpha: 32\ntarget_modules: [q_proj, v_proj]\n"
+         "quantization_config: {load_in_4bit: true, bnb_4bit_quant_type: nf4, bnb_4bit_compute_dtype: bfloat16}\n",
+         "--dtype f32 --method full --lora r=16,alpha=32,targets=q,v --framework quantised=nf4"}};
+    struct scratch_path path = scratch_path(scratch, "run.yaml");
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        scratch_text(scratch, "run.yaml", runs[i].file);
+        json_t *run = longbp_json("plan --from %s --model llama-3-8b --context 512 --batch 1 --json", path.text);
+        json_t *plan =
+            longbp_json("plan --like transformers --model llama-3-8b --context 512 --batch 1 --optimizer "
+                        "adamw %s,mixed_precision=bf16,optimizer_form=fused,reentrant=no --json",
+                        runs[i].flags);
+        assert_string_equal(text_at(run, "id"), text_at(plan, "id"));
+        assert_true(number(run, "peak_bytes") == number(plan, "peak_bytes"));
+        json_decref(run);
+        json_decref(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_says_whose_step_it_is), cmocka_unit_test(what_was_not_checked_is_named),
-        cmocka_unit_test(options_are_part_of_the_id),     cmocka_unit_test(searches_and_plans_agree),
-        cmocka_unit_test(a_time_line_has_the_peak),       cmocka_unit_test(what_is_not_known_is_refused)};
+        cmocka_unit_test(a_record_says_whose_step_it_is),
+        cmocka_unit_test(what_was_not_checked_is_named),
+        cmocka_unit_test(options_are_part_of_the_id),
+        cmocka_unit_test(searches_and_plans_agree),
+        cmocka_unit_test(a_time_line_has_the_peak),
+        cmocka_unit_test(what_is_not_known_is_refused),
+        cmocka_unit_test_setup_teardown(quantised_runs_are_planned, scratch_setup, scratch_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

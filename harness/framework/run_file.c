@@ -95,7 +95,8 @@ static bool read_member(struct reading *reading, const struct yaml_file *file, c
 {
     const struct run_key *key = run_key_find(name);
     bool flag = key && (key->use == USE_SWITCH || key->use == USE_COUNT || key->use == USE_NUMBER);
-    if (json_is_null(value) || (!flag && is_off(value, key ? key->neutral : 0)))
+    bool parts = key && key->use == USE_PARTS && json_is_object(value);
+    if (json_is_null(value) || (!flag && !parts && is_off(value, key ? key->neutral : 0)))
         return true;
     if (!key) {
         note(reading, name, "is not known, and was not read");
@@ -130,6 +131,9 @@ static bool read_value(struct reading *reading, const struct yaml_file *file, co
         return read_switch(file, outer, value, (enum run_switch *)(void *)place, reading->status);
     case USE_TARGETS:
         return read_targets(reading, file, outer, value);
+    case USE_QUANTISER:
+        reading->facts.has_quantiser = true;
+        // fall through
     case USE_PARTS:
         if (!json_is_object(value))
             return yaml_file_error(file, outer, reading->status, "expected keys and values");
@@ -183,13 +187,23 @@ static enum trainer trainer_of(const struct yaml_file *file)
 static const struct trainer_defaults {
     const char *name, *optimizer;
     size_t batch, context, rank;
-    bool checkpoint, reentrant, lora, every_linear, autocast;
+    bool checkpoint, reentrant, lora, every_linear, autocast, nested_scales;
+    const char *quantised; // how a plan has weights beside those of 4 bits
 } defaults[] = {
     [TRAINER_TRANSFORMERS] = {"transformers' Trainer", "adamw_torch_fused", 8, 0, 8, false, false, false, false,
-                              false},
-    [TRAINER_OF_TRL] = {"TRL", "adamw_torch_fused", 8, 1024, 16, true, false, false, false, true},
-    [TRAINER_LLAMA_FACTORY] = {"LLaMA-Factory", "adamw_torch", 8, 2048, 8, true, true, true, true, false},
-    [TRAINER_AXOLOTL] = {"Axolotl", "adamw_torch_fused", 1, 512, 8, false, true, false, false, true}};
+                              false, false,
+                              "weights that are not quantised, and LoRA's factors, are planned in f32, as peft's "
+                              "prepare_model_for_kbit_training leaves them"},
+    [TRAINER_OF_TRL] =
+        {"TRL", "adamw_torch_fused", 8, 1024, 16, true, false, false, false, true, false,
+         "weights that are not quantised are planned as TRL 1.16 leaves them; a TRL that calls peft's "
+         "prepare_model_for_kbit_training has them in f32"},
+    [TRAINER_LLAMA_FACTORY] =
+        {"LLaMA-Factory", "adamw_torch", 8, 2048, 8, true, true, true, true, false, true,
+         "LLaMA-Factory's steps with quantised weights were not checked: its other weights are planned in bf16"},
+    [TRAINER_AXOLOTL] = {
+        "Axolotl", "adamw_torch_fused", 1, 512, 8, false, true, false, false, true, true,
+        "Axolotl's steps with quantised weights were not checked: its other weights are planned in bf16"}};
 
 // ---- from facts to a trial
 
@@ -292,13 +306,53 @@ static bool check_optimizer(const struct reading *reading)
                       reading->path, name);
 }
 
+static bool is_quantised(const struct reading *reading)
+{
+    return reading->facts.four_bits == SWITCH_ON || reading->facts.bits > 0;
+}
+
+// bitsandbytes' configuration has fp4 and products in float32 if it says nothing; trainers' keys have nf4, and
+// products in the dtype of the weights.
+static bool check_quantised(const struct reading *reading)
+{
+    static const char *const quantisers[] = {"bitsandbytes", "bnb", NULL}, *const values[] = {"nf4", NULL},
+                             *const products[] = {"bfloat16", "bf16", "torch.bfloat16", "auto", NULL};
+    const struct run_facts *facts = &reading->facts;
+    bool axolotl = reading->trainer == TRAINER_AXOLOTL,
+         qlora = facts->adapter && strcmp(facts->adapter, "qlora") == 0;
+    const char *unsaid_values = facts->has_quantiser ? "fp4" : NULL,
+               *unsaid_products = facts->has_quantiser                 ? "float32"
+                                  : reading->trainer == TRAINER_OF_TRL ? facts->dtype
+                                                                       : NULL;
+    if (!check_text(reading, "quantization method", facts->quantiser, quantisers,
+                    "give bitsandbytes, with load_in_4bit"))
+        return false;
+    if (facts->has_quantiser && !facts->four_bits)
+        return status_set(reading->status, STATUS_BAD_INPUT,
+                          "%s: quantization_config without load_in_4bit is not known: give load_in_4bit",
+                          reading->path);
+    if (facts->bits && facts->bits != 4)
+        return status_set(reading->status, STATUS_BAD_INPUT,
+                          "%s: quantization_bit %zu is not known: give 4, with quantization_method bnb",
+                          reading->path, facts->bits);
+    if (axolotl && qlora != is_quantised(reading))
+        return status_set(reading->status, STATUS_BAD_INPUT, "%s: %s; give both or neither", reading->path,
+                          qlora ? "adapter \"qlora\" without load_in_4bit"
+                                : "load_in_4bit without adapter \"qlora\"");
+    return !is_quantised(reading) ||
+           (check_text(reading, "bnb_4bit_quant_type", facts->values ? facts->values : unsaid_values, values,
+                       "give nf4") &&
+            check_text(reading, "bnb_4bit_compute_dtype", facts->products ? facts->products : unsaid_products,
+                       products, "give bfloat16, or dtype bfloat16 where a trainer takes it from there"));
+}
+
 static bool check_texts(const struct reading *reading)
 {
     static const char *const
         dtypes[] = {"bfloat16", "bf16", "auto", "torch.bfloat16", "float32", "torch.float32", NULL},
         *const attentions[] = {"sdpa", "flash_attention_2", "flash_attention_3", "auto", "fa2", "eager", NULL},
         *const losses[] = {"nll", NULL}, *const stages[] = {"sft", "pt", NULL},
-        *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", NULL},
+        *const kinds[] = {"lora", "full", NULL}, *const adapters[] = {"lora", "qlora", NULL},
         *const strategies[] = {"bfd", "bfd_split", "wrapped", NULL};
     const struct run_facts *facts = &reading->facts;
     return check_text(reading, "dtype", facts->dtype, dtypes, "give bfloat16 or float32") &&
@@ -307,9 +361,10 @@ static bool check_texts(const struct reading *reading)
            check_optimizer(reading) && check_text(reading, "loss_type", facts->loss, losses, "give nll") &&
            check_text(reading, "stage", facts->stage, stages, "a step of sft or pt is") &&
            check_text(reading, "finetuning_type", facts->kind, kinds, "give lora or full") &&
-           check_text(reading, "adapter", facts->adapter, adapters, "give lora") &&
+           check_text(reading, "adapter", facts->adapter, adapters, "give lora or qlora") &&
            check_text(reading, "packing_strategy", facts->packing_strategy, strategies,
-                      "give bfd, bfd_split or wrapped");
+                      "give bfd, bfd_split or wrapped") &&
+           check_quantised(reading);
 }
 
 static bool trains_lora(const struct reading *reading)
@@ -327,11 +382,17 @@ static bool uses_autocast(const struct reading *reading)
     return facts->autocast ? facts->autocast == SWITCH_ON : standard;
 }
 
+// Scripts around transformers' Trainer call peft's prepare_model_for_kbit_training, as its documents have it.
+static bool is_prepared(const struct reading *reading)
+{
+    return reading->trainer == TRAINER_TRANSFORMERS && is_quantised(reading);
+}
+
 // LLaMA-Factory makes what trains f32 under autocast; others leave the weights as they are loaded.
-static bool trains_f32(const struct reading *reading)
+static bool has_f32(const struct reading *reading)
 {
     const char *dtype = reading->facts.dtype;
-    return (dtype && strstr(dtype, "float32")) ||
+    return is_prepared(reading) || (dtype && strstr(dtype, "float32")) ||
            (reading->trainer == TRAINER_LLAMA_FACTORY && uses_autocast(reading) && !trains_lora(reading));
 }
 
@@ -407,7 +468,14 @@ static json_t *framework_of(const struct reading *reading)
              "Unsloth's checkpoints are planned as those with reentrance, and inputs on the host");
     if (uses_autocast(reading))
         json_object_set_new(framework, "mixed_precision", json_string("bf16"));
-    if (facts->pure == SWITCH_ON && trains_lora(reading))
+    if (is_quantised(reading)) {
+        bool nested = facts->nested_scales ? facts->nested_scales == SWITCH_ON : standard->nested_scales;
+        json_object_set_new(framework, "quantised", json_string(nested ? "nf4_double" : "nf4"));
+        note(reading, NULL, standard->quantised);
+    }
+    // TRL makes the factors beside quantised weights bf16.
+    if ((facts->pure == SWITCH_ON && trains_lora(reading)) ||
+        (reading->trainer == TRAINER_OF_TRL && is_quantised(reading)))
         json_object_set_new(framework, "adapters", json_string("bf16"));
     if (facts->accumulate > 1)
         json_object_set_new(framework, "gradients", json_string("held"));
@@ -447,7 +515,7 @@ static void set_step(struct reading *reading)
         context *= batch;
         batch = 1;
     }
-    json_object_set_new(trial, "dtype", json_string(trains_f32(reading) ? "f32" : "bf16"));
+    json_object_set_new(trial, "dtype", json_string(has_f32(reading) ? "f32" : "bf16"));
     json_object_set_new(trial, "batch", json_integer((json_int_t)batch));
     if (context)
         json_object_set_new(trial, "context", json_integer((json_int_t)context));
@@ -456,7 +524,7 @@ static void set_step(struct reading *reading)
         json_object_set_new(trial, "optimizer", json_string("adamw"));
     json_object_set_new(trial, "framework", framework_of(reading));
     bool factory_says = reading->trainer == TRAINER_LLAMA_FACTORY && (facts->autocast || facts->pure);
-    if (!facts->dtype && !factory_says)
+    if (!facts->dtype && !factory_says && !is_prepared(reading))
         note(reading, NULL, "the weights' dtype is not said, and planned as bf16");
     if (batch > 1 && facts->packing != SWITCH_ON && !keeps_documents_apart(reading))
         note(reading, NULL,

@@ -48,6 +48,19 @@ static const struct run_key keys[] = {
     FACT("lora_alpha", COUNT, alpha),
     FACT("lora_dropout", NUMBER, dropout),
     {"lora_target_modules", USE_TARGETS, 0, NULL, 0},
+    FACT("load_in_4bit", SWITCH, four_bits),
+    FACT("bnb_4bit_quant_type", TEXT, values),
+    FACT("use_bnb_nested_quant", SWITCH, nested_scales),
+    // transformers' BitsAndBytesConfig
+    {"quantization_config", USE_QUANTISER, 0, NULL, 0},
+    FACT("quant_method", TEXT, quantiser),
+    FACT("_load_in_4bit", SWITCH, four_bits),
+    FACT("bnb_4bit_use_double_quant", SWITCH, nested_scales),
+    FACT("bnb_4bit_compute_dtype", TEXT, products),
+    REFUSED("load_in_8bit", "weights of 8 bits are not known; give load_in_4bit"),
+    REFUSED("_load_in_8bit", "weights of 8 bits are not known; give load_in_4bit"),
+    REFUSED("llm_int8_skip_modules", "projections that stay as they are beside others of 4 bits are not known"),
+    REFUSED("llm_int8_enable_fp32_cpu_offload", "weights on the host are not known"),
     // PEFT's adapter_config.json
     FACT("base_model_name_or_path", TEXT, base),
     FACT("r", COUNT, rank),
@@ -70,6 +83,7 @@ static const struct run_key keys[] = {
     FACT("flash_attention", SWITCH, flash),
     FACT("liger_fused_linear_cross_entropy", SWITCH, liger),
     FACT("rl", TEXT, stage),
+    {"bnb_config_kwargs", USE_PARTS, 0, NULL, 0},
     // LLaMA-Factory
     FACT("stage", TEXT, stage),
     FACT("finetuning_type", TEXT, kind),
@@ -82,6 +96,10 @@ static const struct run_key keys[] = {
     FACT("neat_packing", SWITCH, padding_free),
     FACT("pure_bf16", SWITCH, pure),
     FACT("lora_rank", COUNT, rank),
+    FACT("quantization_bit", COUNT, bits),
+    FACT("quantization_method", TEXT, quantiser),
+    FACT("quantization_type", TEXT, values),
+    FACT("double_quantization", SWITCH, nested_scales),
     {"lora_target", USE_TARGETS, 0, NULL, 0},
     // Cards that share a step
     SHARED("deepspeed"),
@@ -106,11 +124,7 @@ static const struct run_key keys[] = {
     REFUSED("torch_compile", "a compiled step keeps other tensors, and is not known"),
     REFUSED("activation_offloading", "activations on the host are not known"),
     {"every_n_layers", USE_REFUSED, 0, "checkpoints of some layers are not known", 1},
-    REFUSED("load_in_4bit", "quantised weights are not known"),
-    REFUSED("load_in_8bit", "quantised weights are not known"),
-    REFUSED("quantization_bit", "quantised weights are not known"),
-    REFUSED("quantization_config", "quantised weights are not known"),
-    REFUSED("gptq", "quantised weights are not known"),
+    REFUSED("gptq", "weights of GPTQ's are not known; give load_in_4bit with the model they were made of"),
     REFUSED("auto_find_batch_size", "the batch is not said; leave it out and give the one that was found"),
     REFUSED("label_smoothing_factor", "the loss with smoothed labels is not known"),
     REFUSED("neftune_noise_alpha", "noise on embeddings is not known"),
@@ -185,7 +199,7 @@ static const char ignored[] =
     " dataset_text_field dataset_kwargs dataset_num_proc eos_token truncation_mode shuffle_dataset"
     " pad_to_multiple_of eval_packing completion_only_loss assistant_only_loss pad_token model_revision "
     "lora_task_type"
-    " use_rslora bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage dataset_name dataset_config"
+    " use_rslora bnb_4bit_quant_storage llm_int8_threshold llm_int8_has_fp16_weight dataset_name dataset_config"
     " dataset_train_split dataset_test_split dataset_streaming ignore_bias_buffers preserve_rng_state "
     "determinism_check"
     " base_model_config model_type tokenizer_type tokenizer_config is_llama_derived_model datasets test_datasets"

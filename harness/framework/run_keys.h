@@ -7,13 +7,15 @@ enum run_switch { SWITCH_UNSET, SWITCH_OFF, SWITCH_ON };
 
 // The facts that files state, whoever wrote them. Texts are borrowed; NULL, 0: not said.
 struct run_facts {
-    const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind, *base,
-        *packing_strategy; // kind: full, lora, freeze; base: the model of an adapter
-    size_t batch, context, accumulate, rank, alpha;
+    const char *model, *dtype, *attention, *optimizer, *adapter, *loss, *stage, *kind, *base, *packing_strategy,
+        *quantiser, *values, *products; // values: of 4 bits; products: their dtype; kind: full, lora, freeze; base:
+                                        // the model of an adapter
+    size_t batch, context, accumulate, rank, alpha, bits;
     enum run_switch checkpoint, no_checkpoint, reentrant, liger, autocast, pure, offload, unsloth_checkpoints,
-        packing, padding_free, flash, lora, every_linear;
+        packing, padding_free, flash, lora, every_linear, four_bits, nested_scales;
     double dropout;
-    bool has_targets; // of LoRA
+    bool has_targets;   // of LoRA
+    bool has_quantiser; // a configuration of bitsandbytes', with its defaults
 };
 
 enum run_use {
@@ -23,6 +25,7 @@ enum run_use {
     USE_SWITCH,    // read into a fact
     USE_TARGETS,   // of LoRA, a list or a text
     USE_PARTS,     // an object of further keys
+    USE_QUANTISER, // likewise, bitsandbytes' configuration
     USE_REFUSED,   // refused unless it is off
     USE_UNCHECKED, // named unless it is off
     USE_NONE,      // does not change a step's memory
