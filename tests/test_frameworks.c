@@ -2,7 +2,7 @@
 // without data (torch 2.15, transformers 5.24, peft 0.21), and peaks that papers and a card measured.
 #include "harness/record/published.h"
 #include "kernels/framework/aten.h"
-#include "kernels/framework/framework_run.h"
+#include "kernels/framework/shares.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
 #include <jansson.h>
@@ -2562,6 +2562,24 @@ static void shares_are_divisions(void **state)
     }
 }
 
+static void take_share(struct framework_run *run, void *bytes)
+{
+    struct value share = shares_new(run, SHARDS_STATES, "state", 1, 513, DTYPE_BF16, CATEGORY_OPTIMIZER);
+    assert_int_equal(share.cols, 513);
+    *(size_t *)bytes = share.storage->bytes;
+    tape_drop(&run->tape, &share);
+}
+
+// Half of 513 values are 257, of two bytes: one more than a block has.
+static void a_share_is_rounded_up(void **state)
+{
+    (void)state;
+    struct setting setting = {.model = "llama", .context = 256, .ranks = 2, .shards = SHARDS_STATES};
+    size_t bytes;
+    planned(&setting, take_share, &bytes);
+    assert_int_equal(bytes, 2 * 512);
+}
+
 // Every layer's input needs a gradient but that of the lowest one with LoRA, whose copy goes with the step; and the
 // head of a tied model is the embedding.
 static void shares_of_lora_and_tied_models_end(void **state)
@@ -2894,12 +2912,18 @@ static void peaks_are_those_of_a_card(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantised_weights_are_as_stored),    cmocka_unit_test(peaks_are_transformers),
-        cmocka_unit_test(moments_are_transformers),           cmocka_unit_test(largest_tensors_are_the_logits),
-        cmocka_unit_test(older_versions_are_transformers),    cmocka_unit_test(peaks_are_those_of_figure_3),
-        cmocka_unit_test(peaks_are_those_of_figure_6),        cmocka_unit_test(peaks_are_those_of_a_card),
-        cmocka_unit_test(a_new_card_has_larger_workspaces),   cmocka_unit_test(shares_are_divisions),
-        cmocka_unit_test(shares_of_lora_and_tied_models_end), cmocka_unit_test(a_reduce_bucket_has_an_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(quantised_weights_are_as_stored),
+                                       cmocka_unit_test(peaks_are_transformers),
+                                       cmocka_unit_test(moments_are_transformers),
+                                       cmocka_unit_test(largest_tensors_are_the_logits),
+                                       cmocka_unit_test(older_versions_are_transformers),
+                                       cmocka_unit_test(peaks_are_those_of_figure_3),
+                                       cmocka_unit_test(peaks_are_those_of_figure_6),
+                                       cmocka_unit_test(peaks_are_those_of_a_card),
+                                       cmocka_unit_test(a_new_card_has_larger_workspaces),
+                                       cmocka_unit_test(shares_are_divisions),
+                                       cmocka_unit_test(shares_of_lora_and_tied_models_end),
+                                       cmocka_unit_test(a_reduce_bucket_has_an_end),
+                                       cmocka_unit_test(a_share_is_rounded_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,9 +102,11 @@ static const struct run_key keys[] = {
     FACT("double_quantization", SWITCH, nested_scales),
     {"lora_target", USE_TARGETS, 0, NULL, 0},
     // Cards that share a step
-    SHARED("deepspeed"),
-    SHARED("fsdp"),
-    SHARED("fsdp_config"),
+    REFUSED("deepspeed", "DeepSpeed's configuration is not read; leave it out and give --framework "
+                         "ranks=N,shards=states for its stage 1, shards=gradients for 2, shards=all for 3"),
+    REFUSED("fsdp", "FSDP's configuration is not read; leave it out and give --framework ranks=N,shards=all for "
+                    "full_shard, shards=gradients for shard_grad_op"),
+    REFUSED("fsdp_config", "FSDP's configuration is not read; leave it out with \"fsdp\""),
     SHARED("fsdp_version"),
     SHARED("parallelism_config"),
     SHARED("sequence_parallel"),
