@@ -3,8 +3,8 @@
 #define _GNU_SOURCE // asprintf, nftw
 #include "tests/asked.h"
 #include "tests/golden.h"
+#include "tests/program.h"
 #include "tests/sanitized.h"
-#include "tests/scratch.h"
 #include <string.h>
 
 #define PLAN "plan --model llama-3-8b --dtype bf16 --like transformers --context 8192 --method checkpoint "
@@ -211,6 +211,12 @@ static void quantised_runs_are_planned(void **state)
         assert_true(number(run, "peak_bytes") == number(plan, "peak_bytes"));
         json_decref(run);
         json_decref(plan);
+        // Here frozen weights are quantised, too, and all lines are of steps that are planned.
+        assert_int_equal(
+            finish(start(scratch, "$L advise --from run.yaml --model llama-3-8b --context 512 --batch 1 --profile "
+                                  "rtx-3090 >said && grep -q '^llama-3-8b.*weights in nf4' said && "
+                                  "grep -q '^their run  *[0-9]' said")),
+            0);
     }
 }
 

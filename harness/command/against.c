@@ -30,6 +30,8 @@ static bool theirs_decode(struct trial *trial, const struct plan_flags *flags, c
     json_t *framework = json_deep_copy(json_object_get(flags->theirs, "framework"));
     const char *method = json_string_value(json_object_get(flags->theirs, "method"));
     own.trial = json_copy(flags->trial.trial);
+    if (framework_quantises(framework)) // as that says
+        json_object_del(own.trial, "weights");
     own.method = json_object();
     if (change->loss)
         json_object_set_new(framework, "loss", json_string(change->loss));

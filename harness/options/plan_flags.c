@@ -2,6 +2,7 @@
 #include "harness/folder/folder.h"
 #include "harness/framework/run_file.h"
 #include "harness/machine/exit_code.h"
+#include "harness/spec/framework_decode.h"
 #include "harness/text/size.h"
 #include "kernels/framework/framework.h"
 #include <string.h>
@@ -95,13 +96,15 @@ static void take_run(struct plan_flags *flags, struct argp_state *state)
     run_file_close(&run);
 }
 
-// Sets apart what is of the framework's step alone.
+// Sets apart what is of the framework's step alone; frozen weights that it quantises are, here, too.
 static void part_theirs(struct plan_flags *flags)
 {
     json_t *trial = flags->trial.trial, *framework = json_object_get(trial, "framework");
     if (!flags->theirs)
         flags->theirs = json_pack("{s:s}", "method", "checkpoint");
     json_object_set_new(flags->theirs, "framework", framework ? json_deep_copy(framework) : json_object());
+    if (framework_quantises(framework) && !json_object_get(trial, "weights"))
+        json_object_set_new(trial, "weights", json_string("nf4"));
     json_object_del(trial, "framework");
 }
 

@@ -34,6 +34,12 @@ json_t *decode_framework(struct trial *trial, struct json_field field, struct st
     return named_options_json(FRAMEWORK_NAME, &framework_options, trial->framework);
 }
 
+bool framework_quantises(const json_t *framework)
+{
+    const char *quantised = json_string_value(json_object_get(framework, "quantised"));
+    return quantised && strcmp(quantised, "none") != 0;
+}
+
 // Keys of this program's own steps.
 static const char *const own_keys[] = {"interconnect",
                                        "documents",

@@ -6,6 +6,8 @@
 #define FRAMEWORK_DEVICE "plan-" FRAMEWORK_NAME
 
 json_t *decode_framework(struct trial *trial, struct json_field field, struct status *status);
+// Whether the key's value has frozen weights quantised.
+bool framework_quantises(const json_t *framework);
 // Checks a decoded trial of another framework. own: its values that are not the defaults. Returns false, the key
 // that is to be changed and why. A trial whose model or method the framework's step is not known for is marked
 // unsupported.
