@@ -316,17 +316,19 @@ static struct config small_config(const char *name)
     config.embedding_scale = gemma ? 8 : 0;
     config.qkv_bias = strcmp(name, "qwen2") == 0 || strcmp(name, "biases") == 0;
     config.o_bias = config.mlp_bias = strcmp(name, "biases") == 0;
-    config.qk_norm = strncmp(name, "qwen3", 5) == 0 || strcmp(name, "gemma3") == 0;
+    config.qk_norm = strncmp(name, "qwen3", 5) == 0 || strcmp(name, "gemma3") == 0 || strcmp(name, "olmoe") == 0;
     config.norms = later ? NORMS_AROUND : NORMS_BEFORE;
     if (strcmp(name, "mistral") == 0)
         config.kinds[0].window = 100;
     if (strcmp(name, "gemma2") == 0)
         config.kinds[0].cap = config.logit_cap = 30;
-    if (strcmp(name, "qwen3moe") == 0 || strcmp(name, "mixtral") == 0) {
+    bool olmoe = strcmp(name, "olmoe") == 0;
+    config.whole_qk_norm = olmoe;
+    if (olmoe || strcmp(name, "qwen3moe") == 0 || strcmp(name, "mixtral") == 0) {
         config.kinds[0].mlp = MLP_EXPERTS;
-        config.experts = (struct experts){.width = strcmp(name, "mixtral") == 0 ? 176 : 48};
+        config.experts = (struct experts){.width = strcmp(name, "qwen3moe") == 0 ? 48 : 176};
         config.experts.routing =
-            (struct routing){.experts = 8, .chosen = 2, .score = ROUTER_SOFTMAX, .normalised = true};
+            (struct routing){.experts = 8, .chosen = 2, .score = ROUTER_SOFTMAX, .normalised = !olmoe};
     }
     if (strcmp(name, "granite") == 0)
         config.embedding_scale = config.residual_scale = config.logits_scale = 3;
@@ -1355,6 +1357,34 @@ static const struct setting ways[] = {
      .reentrant = REENTRANT_YES,
      .checkpoint = true,
      .moments = {812544, 2037760, 423424, 3070464}},
+    {.model = "olmoe", .context = 500, .moments = {1970688, 15447040, 10475520, 16442880}},
+    {.model = "olmoe",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .moments = {1992192, 9373184, 6579200, 9824256}},
+    {.model = "olmoe", .context = 500, .checkpoint = true, .moments = {1970688, 7463936, 2492416, 8459776}},
+    {.model = "olmoe",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .checkpoint = true,
+     .moments = {1992192, 3927552, 423424, 5389312}},
+    {.model = "olmoe",
+     .context = 500,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {1970688, 7463936, 2492416, 8459776}},
+    {.model = "olmoe",
+     .context = 500,
+     .rank = 8,
+     .loss = LOSS_CHUNKED,
+     .loss_rows = 100,
+     .reentrant = REENTRANT_YES,
+     .checkpoint = true,
+     .moments = {1992192, 3927552, 423424, 5453312}},
     {.model = "mixtral", .context = 250, .batch = 2, .moments = {1967616, 14579200, 9606656, 15570944}},
     {.model = "mixtral",
      .context = 250,

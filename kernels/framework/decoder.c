@@ -107,9 +107,11 @@ static struct value heads_of(struct framework_run *run, size_t l, const char *na
     const struct config *config = &run->model->config;
     const struct projection *gain = norm_name ? parameters_of_layer(run, l, norm_name) : NULL;
     struct value whole = by_name(run, l, name, x);
+    if (gain && config->whole_qk_norm)
+        tape_rebind(tape, &whole, norm(run, gain->weight, whole));
     struct value heads = aten_heads(tape, whole, config_kind(config, l)->head_dim);
     tape_drop(tape, &whole);
-    if (gain)
+    if (gain && !config->whole_qk_norm)
         tape_rebind(tape, &heads, norm(run, gain->weight, heads));
     return heads;
 }

@@ -122,7 +122,7 @@ static bool has_mixture(const struct config *config)
     return mixture;
 }
 
-// A feature that the mixtures of Qwen3 and Mixtral do not have.
+// A feature that the mixtures of Qwen3, Mixtral and OLMoE do not have.
 static const char *experts_beyond(const struct config *config)
 {
     const struct experts *experts = &config->experts;
@@ -145,7 +145,6 @@ static const char *config_beyond(const struct config *config)
         beyond = experts_beyond(config);
     return beyond                                                                ? beyond
            : config->norms == NORMS_AFTER || config->centred                     ? "other norms"
-           : config->whole_qk_norm                                               ? "a norm over all heads"
            : config->parallel || config->layer_scalars                           ? "parallel blocks"
            : has_fused(config)                                                   ? "fused projections"
            : config->unit_offset != (config->activation == ACTIVATION_GELU_TANH) ? "another activation"
@@ -212,11 +211,12 @@ bool framework_check(const struct framework *framework, const struct config *con
 {
     const char *beyond = config_beyond(config);
     if (beyond)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "the step of " FRAMEWORK_NAME
-                          " is known for models of the shape of Llama, Qwen2, Qwen3, Mistral, Mixtral, Granite and "
-                          "Gemma, and this one has %s",
-                          beyond);
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "the step of " FRAMEWORK_NAME
+            " is known for models of the shape of Llama, Qwen2, Qwen3, Mistral, Mixtral, OLMoE, Granite and "
+            "Gemma, and this one has %s",
+            beyond);
     if ((beyond = lora_beyond(lora)))
         return status_set(status, STATUS_UNSUPPORTED, "the step of " FRAMEWORK_NAME " is not known with %s",
                           beyond);

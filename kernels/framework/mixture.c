@@ -7,7 +7,8 @@ static struct value weight_of(const struct framework_run *run, size_t l, const c
     return parameters_weight(run, parameters_of_layer(run, l, name)->weight);
 }
 
-// The experts that each token chooses, and their weights: Qwen3's in the model's dtype, Mixtral's in f32.
+// The experts that each token chooses, and their weights. Qwen3 and OLMoE have weights in the model's dtype,
+// Mixtral in f32.
 struct choices {
     struct value logits, experts, weights;
 };
