@@ -220,6 +220,24 @@ static void quantised_runs_are_planned(void **state)
     }
 }
 
+// A tower of images has weights of its own, which a plan of the decoder alone would leave out without a word.
+static void a_decoder_beside_a_tower_is_refused(void **state)
+{
+    const struct scratch *scratch = *state;
+    scratch_text(scratch, "config.json",
+                 "{\"model_type\": \"qwen3_vl\", \"text_config\": {\"model_type\": \"qwen3_vl_text\", "
+                 "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+                 "\"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 96, \"vocab_size\": 256, "
+                 "\"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 1024, \"rope_parameters\": "
+                 "{\"rope_type\": \"default\", \"rope_theta\": 10000.0, \"mrope_section\": [2, 3, 3]}}}");
+    const char *plan = "$L plan --model . --dtype bf16 --method full --context 64 ";
+    char command[400];
+    snprintf(command, sizeof command,
+             "%s --like cuda && ! %s --like transformers 2>why && grep -q 'key \"model\".*images or sound' why",
+             plan, plan);
+    assert_int_equal(finish(start(scratch, command)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +247,7 @@ int main(void)
         cmocka_unit_test(searches_and_plans_agree),
         cmocka_unit_test(a_time_line_has_the_peak),
         cmocka_unit_test(what_is_not_known_is_refused),
-        cmocka_unit_test_setup_teardown(quantised_runs_are_planned, scratch_setup, scratch_teardown)};
+        cmocka_unit_test_setup_teardown(quantised_runs_are_planned, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_decoder_beside_a_tower_is_refused, scratch_setup, scratch_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,14 +149,22 @@ BACKWARD(mul_backward)
         }
 }
 
-struct value aten_mul(struct tape *tape, struct value a, struct value b)
+// A node of a product: the gradient of each factor needs the other one.
+static struct node *record_product(struct tape *tape, const char *name, node_backward *backward, struct value a,
+                                   struct value b)
 {
     struct value inputs[] = {a, b};
-    struct node *node = tape_record(tape, "mul", mul_backward, 2, inputs);
+    struct node *node = tape_record(tape, name, backward, 2, inputs);
     if (a.node)
         tape_save(tape, node, b);
     if (b.node)
         tape_save(tape, node, a);
+    return node;
+}
+
+struct value aten_mul(struct tape *tape, struct value a, struct value b)
+{
+    struct node *node = record_product(tape, "mul", mul_backward, a, b);
     struct value shape = count(a) < count(b) ? b : a;
     shape.dtype = wider(a.dtype, b.dtype);
     return result(activation(tape, "mul", shape), node);
@@ -407,12 +415,7 @@ BACKWARD(bmm_backward)
 
 struct value aten_bmm(struct tape *tape, struct value a, struct value b, size_t cols)
 {
-    struct value inputs[] = {a, b};
-    struct node *node = tape_record(tape, "bmm", bmm_backward, 2, inputs);
-    if (a.node)
-        tape_save(tape, node, b);
-    if (b.node)
-        tape_save(tape, node, a);
+    struct node *node = record_product(tape, "bmm", bmm_backward, a, b);
     struct value y = tape_new(tape, "bmm", a.rows, cols, a.dtype, CATEGORY_ACTIVATIONS);
     if (y.storage)
         tape->device->counters.flops += 2.0 * (double)count(a) * (double)cols;

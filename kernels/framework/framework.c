@@ -145,6 +145,7 @@ static const char *config_beyond(const struct config *config)
         beyond = experts_beyond(config);
     return beyond                                                                ? beyond
            : config->norms == NORMS_AFTER || config->centred                     ? "other norms"
+           : config->submodule                                                   ? "images or sound beside text"
            : config->parallel || config->layer_scalars                           ? "parallel blocks"
            : has_fused(config)                                                   ? "fused projections"
            : config->unit_offset != (config->activation == ACTIVATION_GELU_TANH) ? "another activation"
